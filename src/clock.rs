@@ -1,0 +1,92 @@
+//! Time as a value. This is the only file that reads a clock; everything else is told the time.
+
+use std::{
+    ops::{Add, Sub},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+/// An instant, in microseconds since an origin that only its clock knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The instant `micros` microseconds after the origin.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the origin.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+}
+
+/// Later by so many microseconds; the end of time is the limit.
+impl Add<u64> for Timestamp {
+    type Output = Self;
+
+    fn add(self, micros: u64) -> Self {
+        Self(self.0.saturating_add(micros))
+    }
+}
+
+/// Microseconds from the other instant to this one; 0 where the other is later.
+impl Sub for Timestamp {
+    type Output = u64;
+
+    fn sub(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Where the time comes from.
+#[derive(Debug, Clone)]
+pub enum Clock {
+    /// The process's monotonic clock, counted from when it was made. Never runs backwards.
+    Monotonic(Instant),
+    /// A clock that a test moves by hand.
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// A clock of this process that begins now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+    pub fn monotonic() -> Self {
+        Self::Monotonic(Instant::now())
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::Monotonic(origin) => {
+                Timestamp(u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
+            }
+            Self::Manual(clock) => clock.now(),
+        }
+    }
+}
+
+/// A clock that stands still until it is moved. Clones show the same time.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Moves it by so many microseconds.
+    pub fn advance(&self, micros: u64) {
+        self.0.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Puts it at an instant, earlier ones included.
+    pub fn set(&self, instant: Timestamp) {
+        self.0.store(instant.as_micros(), Ordering::Relaxed);
+    }
+
+    /// The time it shows.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}

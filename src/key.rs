@@ -1,0 +1,122 @@
+//! The names of things: of a rule, as people address it, and of a state, as a store keeps it.
+//!
+//! Both are paths of one grammar, so that one can be read from the other:
+//!
+//! ```text
+//! edge:plan=free:user            the rule for any user of the plan `free`, in the domain `edge`
+//! edge:plan=free:user#daily      its limit named `daily`, among several
+//! edge:path=/api/*               a rule with a wildcard
+//!
+//! tg1:token_bucket:edge:plan=free:user=alice#daily      the state of one user's limit
+//! ```
+//!
+//! Bytes that mean something in the grammar, and those that are not printable ASCII, are written as
+//! `%` and two hexadecimal digits, so that two different paths never read alike, whatever a caller
+//! puts into a value. Only a wildcard's own `*` is written as it is.
+
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// Version of the grammar of state keys. It changes whenever a key's meaning does.
+const VERSION: &str = "tg1";
+
+/// The longest path that stands in a key as it is, in bytes. Beyond that a key holds a SHA-256 of it:
+/// a caller may send 50 KB, and gets a state of his own all the same.
+const LONGEST: usize = 256;
+
+/// The key of a state in a store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Box<str>);
+
+impl Key {
+    /// The key of a limit's state.
+    pub fn new(limiter: &str, path: &Path) -> Self {
+        let text = &path.text;
+        Self(if text.len() <= LONGEST {
+            format!("{VERSION}:{limiter}:{text}").into()
+        } else {
+            let mut key = format!("{VERSION}:{limiter}:~");
+            for byte in Sha256::digest(text.as_bytes()) {
+                let _ = write!(key, "{byte:02x}");
+            }
+            key.into()
+        })
+    }
+
+    /// The key as text: printable ASCII, without spaces.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A path under construction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    text: String,
+}
+
+impl Path {
+    /// The path of a domain.
+    pub fn of_domain(domain: &[u8]) -> Self {
+        let mut path = Self { text: String::new() };
+        path.push_escaped(domain, b"");
+        path
+    }
+
+    /// Appends an entry with whatever value.
+    pub fn push_key(&mut self, key: &[u8]) {
+        self.text.push(':');
+        self.push_escaped(key, b"");
+    }
+
+    /// Appends an entry with exactly this value.
+    pub fn push_value(&mut self, key: &[u8], value: &[u8]) {
+        self.push_key(key);
+        self.text.push('=');
+        self.push_escaped(value, b"");
+    }
+
+    /// Appends an entry with any value that matches a wildcard.
+    pub fn push_wildcard(&mut self, key: &[u8], pattern: &[u8]) {
+        self.push_key(key);
+        self.text.push('=');
+        self.push_escaped(pattern, b"*");
+    }
+
+    /// Appends the name of one among several limits.
+    pub fn push_name(&mut self, name: &str) {
+        self.text.push('#');
+        // A name of digits must not read like a place.
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            name.bytes().for_each(|byte| self.push_byte(byte));
+        } else {
+            self.push_escaped(name.as_bytes(), b"");
+        }
+    }
+
+    /// Appends the place of one among several limits, the first being 1.
+    pub fn push_place(&mut self, place: usize) {
+        let _ = write!(self.text, "#{place}");
+    }
+
+    /// The path as text: printable ASCII, without spaces.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn push_escaped(&mut self, bytes: &[u8], keep: &[u8]) {
+        self.text.reserve(bytes.len());
+        for &byte in bytes {
+            let special = matches!(byte, b'%' | b':' | b'=' | b'#' | b'*' | b'~');
+            if byte.is_ascii_graphic() && (!special || keep.contains(&byte)) {
+                self.text.push(char::from(byte));
+            } else {
+                self.push_byte(byte);
+            }
+        }
+    }
+
+    fn push_byte(&mut self, byte: u8) {
+        let _ = write!(self.text, "%{byte:02X}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Token bucket: so many requests per second, and so many at once.
+//!
+//! A bucket holds up to `burst` tokens and refills continuously at `rate`. A request takes what it
+//! costs, or is refused and takes nothing.
+//!
+//! What is kept is not the tokens that are there but those that are gone, and since when:
+//!
+//! ```text
+//!     used        0 ├───────────────●──────────────────────────┤ burst
+//!                     ◄── drains ───┘ └─── what may be taken ──┘
+//! ```
+//!
+//! `used` drains at `rate`; a request of `n` tokens passes while `used + n ≤ burst`. A bucket that
+//! nobody asked for has nothing used, so a state at 0 and no state at all are the same thing, and the
+//! instant at which it drains is the instant at which it may be forgotten.
+//!
+//! This is the leaky bucket as a meter (ITU-T I.371, Turner 1986), whose other face is GCRA. GCRA
+//! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
+//! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
+
+mod rate;
+#[cfg(test)]
+mod tests;
+
+use rate::Grains;
+pub use rate::Rate;
+
+use crate::{
+    clock::Timestamp,
+    limiter::{Checked, Cost, Wait},
+    unit::Unit,
+};
+
+/// How far ahead of the clock a state's instant may lie, in microseconds. A clock that was set back by
+/// less than this stops the refill until it has caught up, so that no time is counted twice; an instant
+/// further ahead is no skew but a mistake, and must not stop the refill for years.
+const MOST_AHEAD_US: u64 = 60_000_000;
+
+/// The parameters of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    rate: Rate,
+    burst: u32,
+    overdraw: bool,
+    grains: Grains,
+}
+
+/// What is kept of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// Grains gone; up to twice the capacity where the bucket may be overdrawn.
+    pub used: u64,
+    /// Up to when the refill has been counted.
+    pub updated: Timestamp,
+    /// The size of those grains: how many made a token under the limit that wrote this.
+    pub grains_per_token: u64,
+}
+
+impl Limit {
+    /// A bucket of `burst` tokens, refilled at `rate`. At a rate of 0 it holds nothing.
+    pub fn new(rate: Rate, burst: u32) -> Self {
+        let burst = if rate.tokens == 0 { 0 } else { burst };
+        Self { rate, burst, overdraw: false, grains: Grains::of(rate, burst) }
+    }
+
+    /// The bucket of an envoyproxy/ratelimit `rate_limit`: what one unit brings is also what it holds.
+    pub fn per_unit(requests: u32, unit: Unit) -> Self {
+        Self::new(Rate::per(requests, unit), requests)
+    }
+
+    /// The same bucket for costs that are known only afterwards: they are always taken, if need be
+    /// from tokens that are not there yet, down to −burst.
+    #[must_use]
+    pub const fn with_overdraw(self) -> Self {
+        Self { overdraw: true, ..self }
+    }
+
+    /// How fast it refills.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How many tokens it holds.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// Whether it may be overdrawn.
+    pub const fn overdraw(&self) -> bool {
+        self.overdraw
+    }
+
+    /// The unit in which as many tokens arrive as it holds, if there is one.
+    pub fn unit(&self) -> Option<Unit> {
+        self.rate.unit_of(self.burst)
+    }
+
+    /// Whether a cost is settled whatever else the request meets.
+    pub const fn is_settled_regardless(&self, cost: Cost) -> bool {
+        match cost {
+            Cost::Refund(_) => true,
+            Cost::Take(_) => self.overdraw,
+            Cost::Peek => false,
+        }
+    }
+
+    /// Checks a cost against a state, and gives the state it leaves.
+    pub fn check(&self, state: Option<State>, now: Timestamp, cost: Cost) -> Checked<State> {
+        let state = self.settle(state, now);
+        match cost {
+            Cost::Peek => Checked { state, over: self.lacks(&state, now, 1) },
+            Cost::Take(tokens) if self.overdraw => self.overdrawn(state, now, tokens),
+            Cost::Take(tokens) => self.take(state, now, tokens),
+            Cost::Refund(tokens) => Checked { state: self.refund(state, tokens), over: None },
+        }
+    }
+
+    /// Whole tokens that are there.
+    pub fn remaining(&self, state: Option<State>, now: Timestamp) -> u64 {
+        self.capacity().saturating_sub(self.settle(state, now).used) / self.grains.per_token
+    }
+
+    /// Microseconds until it is full.
+    pub fn full_in_us(&self, state: Option<State>, now: Timestamp) -> u64 {
+        self.drained_in_us(&self.settle(state, now), now, 0)
+    }
+
+    /// The instant at which a state equals that of a bucket never used; `None` where it does already.
+    pub fn fresh_at(&self, state: &State) -> Option<Timestamp> {
+        (state.used > 0).then(|| state.updated + self.steps_us(state.used))
+    }
+
+    /// Takes what is there, or nothing.
+    fn take(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
+        match self.lacks(&state, now, tokens) {
+            None => {
+                let used = state.used + tokens * self.grains.per_token;
+                Checked { state: State { used, ..state }, over: None }
+            }
+            over => Checked { state, over },
+        }
+    }
+
+    /// Takes a cost that has arisen already. Over where not one token was there to begin with.
+    fn overdrawn(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
+        let charge = tokens.saturating_mul(self.grains.per_token);
+        let used = state.used.saturating_add(charge).min(self.most_used());
+        let after = State { used, ..state };
+        let over = self.lacks(&state, now, 1).and_then(|_| self.lacks(&after, now, 1));
+        Checked { state: after, over }
+    }
+
+    /// Gives back, up to a full bucket.
+    fn refund(&self, state: State, tokens: u64) -> State {
+        let credit = tokens.saturating_mul(self.grains.per_token);
+        State { used: state.used.saturating_sub(credit), ..state }
+    }
+
+    /// How long until so many tokens are there; `None` where they are.
+    fn lacks(&self, state: &State, now: Timestamp, tokens: u64) -> Option<Wait> {
+        if tokens > u64::from(self.burst) {
+            return Some(Wait::Never);
+        }
+        let may_be_used = self.capacity() - tokens * self.grains.per_token;
+        (state.used > may_be_used)
+            .then(|| Wait::Micros(self.drained_in_us(state, now, may_be_used)))
+    }
+
+    /// Brings a state up to the present, under this limit.
+    fn settle(&self, state: Option<State>, now: Timestamp) -> State {
+        let full = State { used: 0, updated: now, grains_per_token: self.grains.per_token };
+        let Some(state) = state else { return full };
+        let used = self.regrain(&state).min(self.most_used());
+        let updated = if state.updated - now > MOST_AHEAD_US { now } else { state.updated };
+        let steps = (now - updated) / self.grains.step_us;
+        let drained = steps.saturating_mul(self.grains.per_step);
+        if drained >= used {
+            return full;
+        }
+        // A step that has begun is not lost: the refill is counted up to its beginning only.
+        State { used: used - drained, updated: updated + steps * self.grains.step_us, ..full }
+    }
+
+    /// What is used, in this limit's grains. A part of a token is rounded up, by two grains at most,
+    /// in arithmetic that Lua has as well.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "less than a token has fewer than 2^53 grains"
+    )]
+    fn regrain(&self, state: &State) -> u64 {
+        let (old, new) = (state.grains_per_token, self.grains.per_token);
+        if old == new || old == 0 {
+            return state.used;
+        }
+        let whole = (state.used / old).saturating_mul(new);
+        let part = match state.used % old {
+            0 => 0,
+            part => ((part as f64 / old as f64 * new as f64).ceil() as u64 + 1).min(new),
+        };
+        whole.saturating_add(part)
+    }
+
+    /// Microseconds until no more than `left` grains are used.
+    fn drained_in_us(&self, state: &State, now: Timestamp, left: u64) -> u64 {
+        match state.used.saturating_sub(left) {
+            0 => 0,
+            excess => state.updated + self.steps_us(excess) - now,
+        }
+    }
+
+    /// Microseconds in which so many grains arrive.
+    fn steps_us(&self, grains: u64) -> u64 {
+        match self.grains.per_step {
+            0 => 0,
+            per_step => grains.div_ceil(per_step).saturating_mul(self.grains.step_us),
+        }
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::from(self.burst) * self.grains.per_token
+    }
+
+    fn most_used(&self) -> u64 {
+        self.capacity() * if self.overdraw { 2 } else { 1 }
+    }
+}

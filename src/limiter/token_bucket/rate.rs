@@ -1,0 +1,87 @@
+//! How fast a bucket refills, as written and as counted.
+
+use crate::unit::Unit;
+use std::fmt;
+
+/// So many tokens in so much time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Tokens per period. 0 never refills.
+    pub tokens: u32,
+    /// The period, in microseconds. Never 0.
+    pub period_us: u64,
+}
+
+impl Rate {
+    /// So many tokens in one unit.
+    pub const fn per(tokens: u32, unit: Unit) -> Self {
+        Self { tokens, period_us: unit.micros() }
+    }
+
+    /// The unit in which exactly `amount` tokens arrive, if there is one; its own first.
+    pub fn unit_of(self, amount: u32) -> Option<Unit> {
+        let arrives_in = |unit: &Unit| {
+            u128::from(self.tokens) * u128::from(unit.micros())
+                == u128::from(amount) * u128::from(self.period_us)
+        };
+        let own = Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us);
+        own.filter(arrives_in).or_else(|| Unit::ALL.into_iter().find(arrives_in))
+    }
+}
+
+/// As a rule file writes it: `100/s`, or `100 per 30s` for a period without a name.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us);
+        match unit {
+            Some(unit) => write!(f, "{}/{unit}", self.tokens),
+            None if self.period_us.is_multiple_of(1_000_000) => {
+                write!(f, "{} per {}s", self.tokens, self.period_us / 1_000_000)
+            }
+            None if self.period_us.is_multiple_of(1_000) => {
+                write!(f, "{} per {}ms", self.tokens, self.period_us / 1_000)
+            }
+            None => write!(f, "{} per {}us", self.tokens, self.period_us),
+        }
+    }
+}
+
+/// A bucket is counted in grains, so small that both a token and a step of the refill are whole
+/// numbers of them: then refilling is exact, and no rounding adds up over a million small steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grains {
+    /// Grains in one token.
+    pub(super) per_token: u64,
+    /// Grains that one step of the refill brings.
+    pub(super) per_step: u64,
+    /// The length of a step, in microseconds.
+    pub(super) step_us: u64,
+}
+
+impl Grains {
+    /// The most grains in a bucket. A debt may be as deep as the bucket, and twice this is the largest
+    /// count that a Lua number holds exactly.
+    const MOST: u64 = 1 << 52;
+
+    /// The grains for a bucket of `burst` tokens.
+    ///
+    /// The fraction tokens ÷ period in lowest terms is exact with a step of one microsecond, for every
+    /// rate and burst that people write. Where the bucket would then hold more grains than can be
+    /// counted (four billion a day, say), grains and steps grow together by a power of two; the one
+    /// rounding there is makes the refill slower, by less than a part in 500,000.
+    pub(super) fn of(rate: Rate, burst: u32) -> Self {
+        let divisor = greatest_common_divisor(u64::from(rate.tokens), rate.period_us).max(1);
+        let exact = rate.period_us / divisor;
+        let mut grains =
+            Self { per_token: exact, per_step: u64::from(rate.tokens) / divisor, step_us: 1 };
+        while u128::from(grains.per_token) * u128::from(burst) > u128::from(Self::MOST) {
+            grains.step_us *= 2;
+            grains.per_token = exact.div_ceil(grains.step_us);
+        }
+        grains
+    }
+}
+
+const fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

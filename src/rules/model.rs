@@ -1,0 +1,89 @@
+//! What rule files say, once it is known to be valid: domains, their trees of descriptors, and the
+//! limits on them.
+
+use crate::limiter;
+use serde_json::{Map, Value};
+
+/// The rules of one domain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Domain {
+    /// Its name, which requests give.
+    pub name: String,
+    /// Its top-level descriptors, in the order of the files.
+    pub descriptors: Vec<Descriptor>,
+}
+
+/// One descriptor: which entry of a request it matches, and what follows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Descriptor {
+    /// The entry's key.
+    pub key: String,
+    /// The entry's value, in which `*` stands for any text; `None` matches every value.
+    pub value: Option<String>,
+    /// Whether all values that match the wildcard share one state.
+    pub share_threshold: bool,
+    /// Whether the entry's value becomes a label of the metrics.
+    pub value_to_metric: bool,
+    /// The limits on requests whose last entry this is; all must pass. None: no limit.
+    pub limits: Vec<Rule>,
+    /// Descriptors for the next entry.
+    pub descriptors: Vec<Self>,
+}
+
+/// One limit, and how to apply it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// What it is called in answers and in `replaces`.
+    pub name: Option<String>,
+    /// What tells it from its siblings under `limits:`; `None` for a limit that stands alone.
+    pub label: Option<Label>,
+    /// What it does.
+    pub kind: Kind,
+    /// Names of the limits that do not apply to a request that meets this one.
+    pub replaces: Vec<String>,
+    /// Switched off, it takes no part in any decision.
+    pub enabled: bool,
+    /// Checked and charged, but never the reason of a refusal.
+    pub shadow_mode: bool,
+    /// A request is refused when all of its quota limits are over, not when one is.
+    pub quota_mode: bool,
+    /// Whether the descriptor's values become labels of the metrics.
+    pub detailed_metric: bool,
+    /// Facts that go to Envoy with an answer whose descriptor is under its limit.
+    pub metadata: Map<String, Value>,
+    /// What to answer when the store cannot.
+    pub on_store_failure: OnStoreFailure,
+    /// What a refused caller reads, in place of the default text.
+    pub message: Option<String>,
+}
+
+/// What a rule does with the requests it meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It lets them pass.
+    Unlimited,
+    /// It limits them.
+    Limit(limiter::Limit),
+}
+
+/// Where a limit stands among several on one descriptor. Part of its state's identity, so that a limit
+/// keeps its state when the others change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// By its name.
+    Name(String),
+    /// By its place, the first being 1.
+    Place(usize),
+}
+
+/// What to answer when the store cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnStoreFailure {
+    /// Let the request pass.
+    #[default]
+    Allow,
+    /// Refuse it.
+    Deny,
+    /// Limit it in this process alone.
+    Local,
+}

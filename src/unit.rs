@@ -1,0 +1,69 @@
+//! The units of time in which limits are written.
+
+use std::fmt;
+
+/// A unit of time with a name of its own.
+///
+/// Months count 30 days and years 365: limits refill continuously and know no calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unit {
+    /// One second.
+    Second,
+    /// One minute.
+    Minute,
+    /// One hour.
+    Hour,
+    /// One day of 24 hours.
+    Day,
+    /// One week of 7 days.
+    Week,
+    /// One month of 30 days.
+    Month,
+    /// One year of 365 days.
+    Year,
+}
+
+impl Unit {
+    /// Every unit, the shortest first.
+    pub const ALL: [Self; 7] =
+        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// Its length in microseconds.
+    pub const fn micros(self) -> u64 {
+        const SECOND: u64 = 1_000_000;
+        const DAY: u64 = 24 * 3600 * SECOND;
+        match self {
+            Self::Second => SECOND,
+            Self::Minute => 60 * SECOND,
+            Self::Hour => 3600 * SECOND,
+            Self::Day => DAY,
+            Self::Week => 7 * DAY,
+            Self::Month => 30 * DAY,
+            Self::Year => 365 * DAY,
+        }
+    }
+
+    /// Its name in lower case, as rule files spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+
+    /// The unit of this name, in whatever case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,1 @@
+//! The whole of tollgate, tested through its doors. One binary, one file per feature.
