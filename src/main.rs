@@ -1,1 +1,124 @@
-fn main() {}
+//! The `tollgate` command: arguments, rules, listeners, serve.
+
+mod arguments;
+mod screen;
+
+use anyhow::{Context as _, anyhow};
+use arguments::{Arguments, Check, Command, Serve, StoreKind};
+use std::{
+    io::{IsTerminal as _, Write as _, stderr, stdout},
+    process::ExitCode,
+    sync::Arc,
+};
+use tokio::net::TcpListener;
+use tollgate::{
+    clock::Clock,
+    config::{self, Loaded},
+    decider::{Decider, Modes},
+    grpc::Headers,
+    rules::{self, Rules},
+    server::{self, Listeners},
+    store::{Memory, Store},
+    telemetry,
+};
+
+fn main() -> ExitCode {
+    let Arguments { command, serve } = Arguments::read();
+    let outcome = match command.unwrap_or(Command::Serve(serve)) {
+        Command::Serve(arguments) => run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Check(arguments) => check(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        // Where stderr is gone there is nobody left to tell.
+        let _ = writeln!(stderr(), "error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Validates rule files, and shows them.
+fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
+    let options = config::Options { merge_domains: arguments.merge.merge_domain_config };
+    let loaded = config::load(&arguments.paths, &options);
+    let mut out = stdout().lock();
+    if arguments.json {
+        let report = serde_json::json!({
+            "rules": rules::describe::json(&loaded.domains),
+            "diagnostics": loaded.to_json(),
+        });
+        writeln!(out, "{report:#}")?;
+    } else {
+        write!(stderr(), "{}", loaded.render(stderr().is_terminal()))?;
+        if !loaded.has_errors() {
+            write!(out, "{}", rules::describe::tree(&loaded.domains))?;
+        }
+    }
+    Ok(if loaded.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Serves until the process is told to stop.
+fn run(arguments: &Serve) -> anyhow::Result<()> {
+    telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
+    let loaded = load(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listeners = Listeners {
+            grpc: listen("gRPC", "--grpc-addr", &arguments.grpc_addr).await?,
+            http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
+            admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
+        };
+        write!(stdout(), "{}", screen::of(&listeners, &loaded, arguments)?)?;
+        let headers = arguments.limit_response_headers_enabled.then(|| Headers {
+            limit: arguments.limit_limit_header.clone(),
+            remaining: arguments.limit_remaining_header.clone(),
+            reset: arguments.limit_reset_header.clone(),
+        });
+        let decider = Arc::new(decider(loaded, arguments));
+        server::serve(listeners, decider, headers, told_to_stop()).await?;
+        Ok(())
+    })
+}
+
+/// The rules, or every reason why there are none.
+fn load(arguments: &Serve) -> anyhow::Result<Loaded> {
+    let options = config::Options { merge_domains: arguments.rules.merge.merge_domain_config };
+    let loaded = config::load(&arguments.rules.paths, &options);
+    write!(stderr(), "{}", loaded.render(stderr().is_terminal()))?;
+    if loaded.has_errors() {
+        anyhow::bail!("the rules are not valid, so nothing is served");
+    }
+    Ok(loaded)
+}
+
+fn decider(loaded: Loaded, arguments: &Serve) -> Decider {
+    let store = match arguments.store {
+        StoreKind::Memory => Store::Memory(Memory::new(arguments.max_keys as usize)),
+    };
+    let modes = Modes {
+        shadow: arguments.shadow_mode,
+        quota: arguments.quota_mode,
+        metadata: arguments.response_dynamic_metadata,
+    };
+    Decider::new(Rules::new(loaded.domains), store, Clock::monotonic(), modes)
+}
+
+async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address} for {door} (choose another with {flag})")
+    })
+}
+
+/// Completes on SIGTERM, as orchestrators send it, or Ctrl-C.
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        Err(_) => {
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}

@@ -6,7 +6,7 @@
 
 pub mod token_bucket;
 
-use crate::clock::Timestamp;
+use crate::{clock::Timestamp, unit::Unit};
 
 /// What a request wants of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub enum Wait {
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checked<S> {
-    /// The state after it: charged where it passed, and only brought up to the present where it is over.
-    pub state: S,
+    /// The state it leaves; `None` where it leaves things as they were.
+    pub state: Option<S>,
     /// When it would pass; `None` where it does.
     pub over: Option<Wait>,
 }
@@ -64,8 +64,49 @@ impl Limit {
         match self {
             Self::TokenBucket(limit) => {
                 let Checked { state, over } = limit.check(state.map(token_bucket), now, cost);
-                Checked { state: State::TokenBucket(state), over }
+                Checked { state: state.map(State::TokenBucket), over }
             }
+        }
+    }
+
+    /// How much may pass at once.
+    pub const fn amount(&self) -> u32 {
+        match self {
+            Self::TokenBucket(limit) => limit.burst(),
+        }
+    }
+
+    /// The unit in which as much arrives, if there is one.
+    pub fn unit(&self) -> Option<Unit> {
+        match self {
+            Self::TokenBucket(limit) => limit.unit(),
+        }
+    }
+
+    /// What it promises, for people.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::TokenBucket(limit) => limit.in_words(),
+        }
+    }
+
+    /// Whether costs known only afterwards may take more than is there.
+    pub const fn overdraw(&self) -> bool {
+        match self {
+            Self::TokenBucket(limit) => limit.overdraw(),
+        }
+    }
+
+    /// Its parameters as JSON, named as in a rule file.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::TokenBucket(limit) => serde_json::json!({
+                self.limiter(): {
+                    "rate": limit.rate().to_string(),
+                    "burst": limit.burst(),
+                    "overdraw": limit.overdraw(),
+                }
+            }),
         }
     }
 

@@ -1,5 +1,11 @@
-//! Rules: which limits apply to a request.
+//! Rules: which limits apply to a request. Pure: no clock, no store.
 
+pub mod describe;
 mod model;
+pub mod pattern;
+mod resolve;
+mod tree;
 
 pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Rule};
+pub use resolve::{Applied, Resolution};
+pub use tree::{AddressedRule, Rules};

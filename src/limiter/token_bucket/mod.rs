@@ -95,6 +95,14 @@ impl Limit {
         self.rate.unit_of(self.burst)
     }
 
+    /// Its promise, for people: `50 per second`, or `500 at once, refilled at 100/second`.
+    pub fn in_words(&self) -> String {
+        match self.unit() {
+            Some(unit) => format!("{} per {unit}", self.burst),
+            None => format!("{} at once, refilled at {}", self.burst, self.rate),
+        }
+    }
+
     /// Whether a cost is settled whatever else the request meets.
     pub const fn is_settled_regardless(&self, cost: Cost) -> bool {
         match cost {
@@ -108,10 +116,10 @@ impl Limit {
     pub fn check(&self, state: Option<State>, now: Timestamp, cost: Cost) -> Checked<State> {
         let state = self.settle(state, now);
         match cost {
-            Cost::Peek => Checked { state, over: self.lacks(&state, now, 1) },
+            Cost::Peek => Checked { state: None, over: self.lacks(&state, now, 1) },
             Cost::Take(tokens) if self.overdraw => self.overdrawn(state, now, tokens),
             Cost::Take(tokens) => self.take(state, now, tokens),
-            Cost::Refund(tokens) => Checked { state: self.refund(state, tokens), over: None },
+            Cost::Refund(tokens) => self.refund(state, tokens),
         }
     }
 
@@ -135,9 +143,9 @@ impl Limit {
         match self.lacks(&state, now, tokens) {
             None => {
                 let used = state.used + tokens * self.grains.per_token;
-                Checked { state: State { used, ..state }, over: None }
+                Checked { state: Some(State { used, ..state }), over: None }
             }
-            over => Checked { state, over },
+            over => Checked { state: None, over },
         }
     }
 
@@ -147,13 +155,14 @@ impl Limit {
         let used = state.used.saturating_add(charge).min(self.most_used());
         let after = State { used, ..state };
         let over = self.lacks(&state, now, 1).and_then(|_| self.lacks(&after, now, 1));
-        Checked { state: after, over }
+        Checked { state: Some(after), over }
     }
 
     /// Gives back, up to a full bucket.
-    fn refund(&self, state: State, tokens: u64) -> State {
+    fn refund(&self, state: State, tokens: u64) -> Checked<State> {
         let credit = tokens.saturating_mul(self.grains.per_token);
-        State { used: state.used.saturating_sub(credit), ..state }
+        let used = state.used.saturating_sub(credit);
+        Checked { state: Some(State { used, ..state }), over: None }
     }
 
     /// How long until so many tokens are there; `None` where they are.

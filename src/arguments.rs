@@ -1,0 +1,198 @@
+//! What the command line and the environment say.
+
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    builder::BoolishValueParser,
+};
+use std::{env, path::PathBuf};
+
+/// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
+///
+/// Without a command, it serves the rules in `config/`.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(crate) serve: Serve,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer ShouldRateLimit over gRPC and JSON (the default command).
+    Serve(Serve),
+    /// Validate rule files without serving them.
+    ///
+    /// Prints the rules as a tree, each with the path by which it is addressed, and exits with 0; or
+    /// prints every error of every file and exits with 1.
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+
+    /// Where Envoy asks, over gRPC. Port 0 takes any free one, and says which.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "TOLLGATE_GRPC_ADDR",
+        default_value = "0.0.0.0:8081"
+    )]
+    pub(crate) grpc_addr: String,
+
+    /// Where `POST /json`, `GET /healthcheck` and `GET /ready` are answered.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "TOLLGATE_HTTP_ADDR",
+        default_value = "0.0.0.0:8080"
+    )]
+    pub(crate) http_addr: String,
+
+    /// Where the operator asks: `GET /rlconfig`. Keep it closed to the outside.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "TOLLGATE_ADMIN_ADDR",
+        default_value = "127.0.0.1:6070"
+    )]
+    pub(crate) admin_addr: String,
+
+    /// Where states are kept. `memory`: in this process, for this process alone.
+    #[arg(long, env = "TOLLGATE_STORE", default_value = "memory")]
+    pub(crate) store: StoreKind,
+
+    /// The most keys to keep in memory. A full store forgets those that have least to lose.
+    #[arg(long, value_name = "KEYS", env = "TOLLGATE_MAX_KEYS", default_value = "1000000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_keys: u32,
+
+    /// Decide and charge as if enforced, but let every request pass.
+    #[arg(long, env = "TOLLGATE_SHADOW_MODE", value_parser = BoolishValueParser::new())]
+    pub(crate) shadow_mode: bool,
+
+    /// Treat every limit as a quota limit: a request is refused when all of its limits are over.
+    #[arg(long, env = "TOLLGATE_QUOTA_MODE", value_parser = BoolishValueParser::new())]
+    pub(crate) quota_mode: bool,
+
+    /// Add headers that tell the client its limit, what remains, and when it resets.
+    #[arg(long, env = "TOLLGATE_LIMIT_RESPONSE_HEADERS_ENABLED", value_parser = BoolishValueParser::new())]
+    pub(crate) limit_response_headers_enabled: bool,
+
+    /// The name of the header with the limit.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_LIMIT_HEADER", default_value = "RateLimit-Limit",
+          value_parser = header_name)]
+    pub(crate) limit_limit_header: String,
+
+    /// The name of the header with what remains.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_REMAINING_HEADER", default_value = "RateLimit-Remaining",
+          value_parser = header_name)]
+    pub(crate) limit_remaining_header: String,
+
+    /// The name of the header with the seconds until reset.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_RESET_HEADER", default_value = "RateLimit-Reset",
+          value_parser = header_name)]
+    pub(crate) limit_reset_header: String,
+
+    /// Answer with dynamic metadata: the request, and the metadata of its rules.
+    #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
+    pub(crate) response_dynamic_metadata: bool,
+
+    /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
+    #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
+    pub(crate) log: String,
+}
+
+/// Where the rules are.
+#[derive(Debug, Args)]
+pub(crate) struct Rules {
+    /// A rule file, or a directory of them; give it several times for several.
+    ///
+    /// In the environment, paths are separated by `:`.
+    #[arg(
+        long = "config",
+        value_name = "PATH",
+        env = "TOLLGATE_CONFIG",
+        default_value = "config/",
+        value_delimiter = ':'
+    )]
+    pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) merge: Merge,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Merge {
+    /// Join the descriptors of files that name the same domain, instead of refusing the second.
+    #[arg(long, env = "TOLLGATE_MERGE_DOMAIN_CONFIG", value_parser = BoolishValueParser::new())]
+    pub(crate) merge_domain_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Rule files, or directories of them.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) merge: Merge,
+
+    /// Print JSON instead of text.
+    #[arg(long, env = "TOLLGATE_JSON", value_parser = BoolishValueParser::new())]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// In this process, for this process alone.
+    Memory,
+}
+
+/// Arguments that envoyproxy/ratelimit reads from the environment under a shorter name.
+const FAMILIAR: &[&str] = &[
+    "SHADOW_MODE",
+    "QUOTA_MODE",
+    "MERGE_DOMAIN_CONFIG",
+    "LIMIT_RESPONSE_HEADERS_ENABLED",
+    "LIMIT_LIMIT_HEADER",
+    "LIMIT_REMAINING_HEADER",
+    "LIMIT_RESET_HEADER",
+    "RESPONSE_DYNAMIC_METADATA",
+];
+
+impl Arguments {
+    /// Reads them, or exits: 0 after `--help` and `--version`, 2 where something is wrong.
+    pub(crate) fn read() -> Self {
+        let command = with_familiar_names(Self::command());
+        let matches = command.get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// Where only envoyproxy/ratelimit's name of a variable is set, that one is read.
+fn with_familiar_names(command: clap::Command) -> clap::Command {
+    let rename = |argument: clap::Arg| {
+        let Some(ours) = argument.get_env().and_then(|name| name.to_str()) else { return argument };
+        let name = ours.trim_start_matches("TOLLGATE_");
+        let Some(&familiar) = FAMILIAR.iter().find(|familiar| **familiar == name) else {
+            return argument;
+        };
+        let only_theirs = env::var_os(ours).is_none() && env::var_os(familiar).is_some();
+        let help =
+            format!("{} [also: {familiar}]", argument.get_help().cloned().unwrap_or_default());
+        let argument = argument.help(help);
+        if only_theirs { argument.env(familiar) } else { argument }
+    };
+    command.mut_args(rename).mut_subcommands(|command| command.mut_args(rename))
+}
+
+fn header_name(name: &str) -> Result<String, String> {
+    http::HeaderName::try_from(name)
+        .map(|_| name.to_owned())
+        .map_err(|_| "letters, digits and hyphens make a header name".to_owned())
+}

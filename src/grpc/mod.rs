@@ -1,0 +1,125 @@
+//! The gRPC door: Envoy's `RateLimitService`. Proto to domain in `request.rs`, domain to proto in
+//! `response.rs`, and errors to status codes here; nothing is decided in this folder.
+
+mod request;
+mod response;
+
+pub use request::InvalidRequest;
+pub use response::{Headers, write_response};
+
+use crate::decider::Decider;
+use proto::envoy::service::ratelimit::v3::{
+    RateLimitRequest, RateLimitResponse, rate_limit_service_server,
+};
+use std::sync::Arc;
+use tonic::{Code, Request, Response, Status};
+
+/// The wire types, generated from `proto/`.
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
+pub mod proto {
+    pub mod envoy {
+        pub mod config {
+            pub mod core {
+                pub mod v3 {
+                    tonic::include_proto!("envoy.config.core.v3");
+                }
+            }
+        }
+        pub mod extensions {
+            pub mod common {
+                pub mod ratelimit {
+                    pub mod v3 {
+                        tonic::include_proto!("envoy.extensions.common.ratelimit.v3");
+                    }
+                }
+            }
+        }
+        pub mod service {
+            pub mod ratelimit {
+                pub mod v3 {
+                    tonic::include_proto!("envoy.service.ratelimit.v3");
+                }
+            }
+        }
+        pub mod r#type {
+            pub mod v3 {
+                tonic::include_proto!("envoy.r#type.v3");
+            }
+        }
+    }
+}
+
+/// The published form of the wire types, for reflection and JSON.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The full name of the service, as health checks ask for it.
+pub const SERVICE: &str = rate_limit_service_server::SERVICE_NAME;
+
+/// The largest message that is read, in bytes.
+pub const LARGEST_MESSAGE: usize = 4 << 20;
+
+/// The server of the service.
+pub type Server = rate_limit_service_server::RateLimitServiceServer<Service>;
+
+/// Answers `ShouldRateLimit`, from whatever door it came.
+#[derive(Debug, Clone)]
+pub struct Service {
+    decider: Arc<Decider>,
+    headers: Option<Arc<Headers>>,
+}
+
+impl Service {
+    /// A service that asks this decider, and adds rate limit headers if it is given their names.
+    pub fn new(decider: Arc<Decider>, headers: Option<Headers>) -> Self {
+        Self { decider, headers: headers.map(Arc::new) }
+    }
+
+    /// The service for a gRPC server.
+    pub fn into_server(self) -> Server {
+        Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+
+    /// Decides a request.
+    ///
+    /// # Errors
+    ///
+    /// Where the request cannot be meant, through a fault that only an operator can cause.
+    pub async fn answer(
+        &self,
+        message: RateLimitRequest,
+    ) -> Result<RateLimitResponse, InvalidRequest> {
+        let request = request::read_request(message)?;
+        let decision = self.decider.decide(&request).await;
+        let echoes = self.decider.modes().metadata;
+        Ok(write_response(&request, decision, self.headers.as_deref(), echoes))
+    }
+}
+
+#[tonic::async_trait]
+impl rate_limit_service_server::RateLimitService for Service {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        Ok(Response::new(self.answer(request.into_inner()).await?))
+    }
+}
+
+impl From<InvalidRequest> for Status {
+    fn from(error: InvalidRequest) -> Self {
+        Self::invalid_argument(error.to_string())
+    }
+}
+
+/// Mends a status of the transport's own before it goes out: it calls a message too large
+/// OUT_OF_RANGE, which gRPC keeps for seeking past an end, and everyone else RESOURCE_EXHAUSTED.
+pub fn name_too_large<B>(mut response: http::Response<B>) -> http::Response<B> {
+    const STATUS: &str = "grpc-status";
+    let code = response.headers().get(STATUS).map(|value| Code::from_bytes(value.as_bytes()));
+    if code == Some(Code::OutOfRange) {
+        response
+            .headers_mut()
+            .insert(STATUS, http::HeaderValue::from(Code::ResourceExhausted as i32));
+    }
+    response
+}

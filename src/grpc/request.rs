@@ -1,0 +1,108 @@
+//! Proto to domain. What can be wrong with a request ends here.
+//!
+//! Envoy lets a request pass when it gets an error, so nothing that a caller of the mesh controls may
+//! cause one: names and values are bytes of any kind and length. What is refused here only an operator
+//! can have written into a configuration.
+
+use super::proto::envoy::{
+    extensions::common::ratelimit::v3::{
+        RateLimitDescriptor, rate_limit_descriptor::RateLimitOverride,
+    },
+    service::ratelimit::v3::RateLimitRequest,
+    r#type::v3::RateLimitUnit,
+};
+use crate::{
+    request::{Descriptor, Entry, Override, Request},
+    unit::Unit,
+};
+
+/// The most descriptors in a request.
+const MOST_DESCRIPTORS: usize = 100;
+
+/// The most entries in a descriptor.
+const MOST_ENTRIES: usize = 64;
+
+/// The costs that are refused: a signed 64-bit number cannot hold them.
+const TOO_COSTLY: u64 = 1 << 63;
+
+/// A request that cannot be meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum InvalidRequest {
+    #[error(
+        "`domain` is empty: set it to the domain of a rule file (in Envoy: `domain` of the ratelimit filter)"
+    )]
+    EmptyDomain,
+    #[error(
+        "`descriptors` is empty: send at least one descriptor (in Envoy: `rate_limits` of the route)"
+    )]
+    NoDescriptors,
+    #[error("{0} descriptors: a request may hold {MOST_DESCRIPTORS}")]
+    TooManyDescriptors(usize),
+    #[error("descriptors[{descriptor}] has {entries} entries: it may hold {MOST_ENTRIES}")]
+    TooManyEntries { descriptor: usize, entries: usize },
+    #[error(
+        "descriptors[{descriptor}].limit.unit is {unit}: use one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR"
+    )]
+    UndefinedUnit { descriptor: usize, unit: i32 },
+    #[error(
+        "descriptors[{descriptor}].hits_addend is {hits}: it must be below 2^63 (to give back, set is_negative_hits)"
+    )]
+    TooCostly { descriptor: usize, hits: u64 },
+}
+
+/// Reads a request off the wire.
+pub(super) fn read_request(message: RateLimitRequest) -> Result<Request, InvalidRequest> {
+    if message.domain.is_empty() {
+        return Err(InvalidRequest::EmptyDomain);
+    }
+    match message.descriptors.len() {
+        0 => return Err(InvalidRequest::NoDescriptors),
+        many if many > MOST_DESCRIPTORS => return Err(InvalidRequest::TooManyDescriptors(many)),
+        _ => {}
+    }
+    let descriptors = message.descriptors.into_iter().enumerate();
+    Ok(Request {
+        domain: message.domain,
+        descriptors: descriptors.map(read_descriptor).collect::<Result<_, _>>()?,
+        hits_addend: message.hits_addend,
+    })
+}
+
+fn read_descriptor(
+    (place, message): (usize, RateLimitDescriptor),
+) -> Result<Descriptor, InvalidRequest> {
+    let entries = message.entries.len();
+    if entries > MOST_ENTRIES {
+        return Err(InvalidRequest::TooManyEntries { descriptor: place, entries });
+    }
+    if let Some(hits) = message.hits_addend.filter(|&hits| hits >= TOO_COSTLY) {
+        return Err(InvalidRequest::TooCostly { descriptor: place, hits });
+    }
+    let entries = message.entries.into_iter();
+    Ok(Descriptor {
+        entries: entries.map(|entry| Entry { key: entry.key, value: entry.value }).collect(),
+        limit: message.limit.map(|limit| read_override(place, limit)).transpose()?,
+        hits_addend: message.hits_addend,
+        is_negative_hits: message.is_negative_hits,
+    })
+}
+
+fn read_override(place: usize, limit: RateLimitOverride) -> Result<Override, InvalidRequest> {
+    let unit = RateLimitUnit::try_from(limit.unit).ok().and_then(read_unit);
+    let unit = unit.ok_or(InvalidRequest::UndefinedUnit { descriptor: place, unit: limit.unit })?;
+    Ok(Override { requests_per_unit: limit.requests_per_unit, unit })
+}
+
+const fn read_unit(unit: RateLimitUnit) -> Option<Unit> {
+    Some(match unit {
+        RateLimitUnit::Unknown => return None,
+        RateLimitUnit::Second => Unit::Second,
+        RateLimitUnit::Minute => Unit::Minute,
+        RateLimitUnit::Hour => Unit::Hour,
+        RateLimitUnit::Day => Unit::Day,
+        RateLimitUnit::Week => Unit::Week,
+        RateLimitUnit::Month => Unit::Month,
+        RateLimitUnit::Year => Unit::Year,
+    })
+}

@@ -1,0 +1,185 @@
+//! Domain to proto.
+
+use super::proto::envoy::{
+    config::core::v3::HeaderValue,
+    service::ratelimit::v3::{
+        RateLimitResponse,
+        rate_limit_response::{
+            Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
+        },
+    },
+};
+use crate::{
+    decision::{Code, Decision, ShownLimit, Status},
+    request::{Descriptor, Override, Request},
+    unit::Unit,
+};
+use prost_types::{Duration, ListValue, Struct, Value, value::Kind};
+use serde_json::Value as Json;
+
+/// The names of the headers that tell a client where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headers {
+    /// Of the limit.
+    pub limit: String,
+    /// Of what is left.
+    pub remaining: String,
+    /// Of the seconds until reset.
+    pub reset: String,
+}
+
+/// Writes an answer for the wire. `headers` are added where they are given; with `echoes` the dynamic
+/// metadata repeat the request beside the rules' own.
+pub fn write_response(
+    request: &Request,
+    decision: Decision,
+    headers: Option<&Headers>,
+    echoes: bool,
+) -> RateLimitResponse {
+    let mut to_add = headers.map_or_else(Vec::new, |names| rate_limit_headers(&decision, names));
+    let refused = decision.refused;
+    if let Some(seconds) = refused.as_ref().and_then(|refused| refused.retry_after_s) {
+        to_add.push(header("retry-after", seconds));
+    }
+    RateLimitResponse {
+        overall_code: write_code(decision.code).into(),
+        statuses: decision.statuses.into_iter().map(write_status).collect(),
+        response_headers_to_add: to_add,
+        request_headers_to_add: Vec::new(),
+        raw_body: refused.map(|refused| refused.message.into()).unwrap_or_default(),
+        dynamic_metadata: echoes.then(|| echo(request, decision.metadata)),
+    }
+}
+
+const fn write_code(code: Code) -> WireCode {
+    match code {
+        Code::Ok => WireCode::Ok,
+        Code::OverLimit => WireCode::OverLimit,
+    }
+}
+
+fn write_status(status: Status) -> DescriptorStatus {
+    let reset = status.limit.as_ref().and(status.reset_s);
+    DescriptorStatus {
+        code: write_code(status.code).into(),
+        current_limit: status.limit.map(write_limit),
+        limit_remaining: status.remaining,
+        duration_until_reset: reset.map(|seconds| Duration {
+            seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
+            nanos: 0,
+        }),
+    }
+}
+
+fn write_limit(limit: ShownLimit) -> RateLimit {
+    RateLimit {
+        name: limit.name.unwrap_or_default(),
+        requests_per_unit: limit.requests_per_unit,
+        unit: limit.unit.map_or(WireUnit::Unknown, write_unit).into(),
+    }
+}
+
+const fn write_unit(unit: Unit) -> WireUnit {
+    match unit {
+        Unit::Second => WireUnit::Second,
+        Unit::Minute => WireUnit::Minute,
+        Unit::Hour => WireUnit::Hour,
+        Unit::Day => WireUnit::Day,
+        Unit::Week => WireUnit::Week,
+        Unit::Month => WireUnit::Month,
+        Unit::Year => WireUnit::Year,
+    }
+}
+
+/// The headers of the status that matters most to the client: the first that refuses by itself, else
+/// the one with the least left.
+fn rate_limit_headers(decision: &Decision, names: &Headers) -> Vec<HeaderValue> {
+    let limited = || decision.statuses.iter().filter(|status| status.limit.is_some());
+    let shown = limited()
+        .find(|status| status.is_enforced_over)
+        .or_else(|| limited().min_by_key(|status| status.remaining));
+    let Some((status, limit)) = shown.and_then(|status| Some((status, status.limit.as_ref()?)))
+    else {
+        return Vec::new();
+    };
+    let mut headers = vec![
+        header(&names.limit, limit.requests_per_unit.into()),
+        header(&names.remaining, status.remaining.into()),
+    ];
+    headers.extend(status.reset_s.map(|seconds| header(&names.reset, seconds)));
+    headers
+}
+
+fn header(name: &str, value: u64) -> HeaderValue {
+    HeaderValue { key: name.to_owned(), value: value.to_string(), ..HeaderValue::default() }
+}
+
+/// What other filters read: the request, and what the rules say of it.
+fn echo(request: &Request, metadata: serde_json::Map<String, Json>) -> Struct {
+    let descriptors = request.descriptors.iter().map(echo_descriptor).collect();
+    let mut fields = vec![("domain", text(&request.domain)), ("descriptors", list(descriptors))];
+    if request.hits_addend > 0 {
+        fields.push(("hitsAddend", number(request.hits_addend.into())));
+    }
+    if !metadata.is_empty() {
+        fields.push(("metadata", from_json(Json::Object(metadata))));
+    }
+    structure(fields)
+}
+
+fn echo_descriptor(descriptor: &Descriptor) -> Value {
+    let entries = descriptor
+        .entries
+        .iter()
+        .map(|entry| text(&[&entry.key[..], b"=", &entry.value[..]].concat()));
+    let mut fields = vec![("entries", list(entries.collect()))];
+    if let Some(Override { requests_per_unit, unit }) = descriptor.limit {
+        let limit = structure(vec![
+            ("requestsPerUnit", number(requests_per_unit.into())),
+            ("unit", text(unit.name().to_ascii_uppercase().as_bytes())),
+        ]);
+        fields.push(("limit", value(Kind::StructValue(limit))));
+    }
+    if let Some(hits) = descriptor.hits_addend {
+        #[expect(clippy::cast_precision_loss, reason = "JSON knows no other number")]
+        fields.push(("hitsAddend", number(hits as f64)));
+    }
+    if descriptor.is_negative_hits {
+        fields.push(("isNegativeHits", value(Kind::BoolValue(true))));
+    }
+    value(Kind::StructValue(structure(fields)))
+}
+
+fn from_json(json: Json) -> Value {
+    value(match json {
+        Json::Null => Kind::NullValue(0),
+        Json::Bool(boolean) => Kind::BoolValue(boolean),
+        Json::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Kind::StringValue(text),
+        Json::Array(items) => return list(items.into_iter().map(from_json).collect()),
+        Json::Object(fields) => Kind::StructValue(Struct {
+            fields: fields.into_iter().map(|(name, json)| (name, from_json(json))).collect(),
+        }),
+    })
+}
+
+fn structure(fields: Vec<(&str, Value)>) -> Struct {
+    Struct { fields: fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
+}
+
+/// Text as it came; what is no text is shown with replacement characters.
+fn text(bytes: &[u8]) -> Value {
+    value(Kind::StringValue(String::from_utf8_lossy(bytes).into_owned()))
+}
+
+const fn number(number: f64) -> Value {
+    value(Kind::NumberValue(number))
+}
+
+const fn list(values: Vec<Value>) -> Value {
+    value(Kind::ListValue(ListValue { values }))
+}
+
+const fn value(kind: Kind) -> Value {
+    Value { kind: Some(kind) }
+}

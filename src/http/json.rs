@@ -1,0 +1,92 @@
+//! `POST /json`: the same question and the same answer as over gRPC, in the JSON form of their protos.
+
+use crate::grpc::{
+    DESCRIPTORS, Service,
+    proto::envoy::service::ratelimit::v3::{
+        RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
+    },
+};
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::{HeaderName, HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+};
+use prost::{DecodeError, Message as _};
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+/// Reads and writes the JSON form of the protos.
+#[derive(Debug, Clone)]
+pub struct Json {
+    request: MessageDescriptor,
+    response: MessageDescriptor,
+}
+
+impl Json {
+    /// Knows the messages of the service. `None` where they are not among the generated descriptors,
+    /// which is a fault of the build.
+    pub fn new() -> Option<Self> {
+        const PACKAGE: &str = "envoy.service.ratelimit.v3";
+        let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
+        let message = |name: &str| pool.get_message_by_name(&format!("{PACKAGE}.{name}"));
+        Some(Self {
+            request: message("RateLimitRequest")?,
+            response: message("RateLimitResponse")?,
+        })
+    }
+
+    /// Reads a request. Names may be spelled as in the proto or in lower camel case; a name that is in
+    /// neither is an error.
+    fn read(&self, body: &[u8]) -> Result<RateLimitRequest, String> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Err("the body is empty: send a RateLimitRequest as JSON".to_owned());
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        let message = DynamicMessage::deserialize(self.request.clone(), &mut deserializer)
+            .and_then(|message| deserializer.end().map(|()| message))
+            .map_err(|error| format!("the body is no RateLimitRequest as JSON: {error}"))?;
+        RateLimitRequest::decode(message.encode_to_vec().as_slice())
+            .map_err(|error| format!("the body cannot be read: {error}"))
+    }
+
+    fn write(&self, response: &RateLimitResponse) -> Result<DynamicMessage, DecodeError> {
+        DynamicMessage::decode(self.response.clone(), response.encode_to_vec().as_slice())
+    }
+}
+
+/// Decides a request: 200 where it may pass, 429 where not, 400 where it cannot be meant.
+pub(super) async fn should_rate_limit(
+    State((service, json)): State<(Service, Json)>,
+    body: Bytes,
+) -> Response {
+    let request = match json.read(&body) {
+        Ok(request) => request,
+        Err(fault) => return invalid(&fault),
+    };
+    let answer = match service.answer(request).await {
+        Ok(answer) => answer,
+        Err(error) => return invalid(&error.to_string()),
+    };
+    let status = match answer.overall_code() {
+        Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+        Code::Ok | Code::Unknown => StatusCode::OK,
+    };
+    let Ok(message) = json.write(&answer) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let mut response = (status, axum::Json(message)).into_response();
+    for header in answer.response_headers_to_add {
+        let name = HeaderName::try_from(header.key);
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(header.value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+/// The JSON form of a gRPC status, as gateways write it.
+fn invalid(fault: &str) -> Response {
+    let code = tonic::Code::InvalidArgument as i32;
+    let body = serde_json::json!({ "code": code, "message": fault });
+    (StatusCode::BAD_REQUEST, axum::Json(body)).into_response()
+}

@@ -1,0 +1,72 @@
+//! The HTTP doors: `/json` and the probes for everybody, the rules for the operator.
+
+mod json;
+
+pub use json::Json;
+
+use crate::{decider::Decider, grpc::Service, rules};
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Whether this process should be sent requests: it has its rules and listens, and it is not about to
+/// leave. Nothing else ever makes it unready.
+#[derive(Debug, Clone, Default)]
+pub struct Readiness {
+    is_draining: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    /// No more requests, please.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.is_draining.load(Ordering::Relaxed)
+    }
+}
+
+/// The door for everybody.
+pub fn public(service: Service, json: Json, readiness: Readiness) -> Router {
+    let decide = post(json::should_rate_limit)
+        .with_state((service, json))
+        .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
+    Router::new()
+        .route("/json", decide)
+        .route("/healthcheck", get(|| async { "OK" }))
+        .route("/ready", get(ready).with_state(readiness))
+}
+
+/// The door for the operator.
+pub fn admin(decider: Arc<Decider>) -> Router {
+    Router::new().route("/rlconfig", get(rules_in_force).with_state(decider))
+}
+
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
+    if readiness.is_ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+    }
+}
+
+/// The rules, as a tree for people or, asked for `application/json`, as JSON.
+async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
+    let domains = decider.rules().domains();
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accepts.is_some_and(|accepts| accepts.contains("application/json")) {
+        let rules = serde_json::json!({ "rules": rules::describe::json(domains) });
+        axum::Json(rules).into_response()
+    } else {
+        rules::describe::tree(domains).into_response()
+    }
+}

@@ -1,0 +1,185 @@
+//! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
+
+use super::{
+    model::{Descriptor, Domain, Label, Rule},
+    pattern::Pattern,
+};
+use crate::{key::Path, request::Entry};
+use std::{collections::HashMap, sync::Arc};
+
+/// What a key leads to, by the value that comes with it.
+type Branches = HashMap<Box<[u8]>, Branch>;
+
+/// The rules of all domains.
+#[derive(Debug, Default)]
+pub struct Rules {
+    domains: Vec<Domain>,
+    roots: HashMap<Box<[u8]>, Branches>,
+}
+
+/// The descriptors of one key among siblings.
+#[derive(Debug, Default)]
+struct Branch {
+    exact: HashMap<Box<[u8]>, Node>,
+    /// In the order of the file; the first that matches wins.
+    wildcards: Vec<(Pattern, Node)>,
+    any: Option<Node>,
+}
+
+/// A descriptor.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Its limits, with the addresses people use for them.
+    pub(super) rules: Vec<AddressedRule>,
+    /// The wildcard whose matches share one state, where they do.
+    shared: Option<Box<str>>,
+    /// Whether this or a descriptor above shares.
+    shares: bool,
+    children: Branches,
+}
+
+/// A rule, and the path by which it is addressed.
+#[derive(Debug)]
+pub struct AddressedRule {
+    /// The path, such as `edge:plan=free:user#daily`.
+    pub address: Arc<str>,
+    /// The rule.
+    pub rule: Rule,
+}
+
+impl Rules {
+    /// Arranges valid rules.
+    pub fn new(domains: Vec<Domain>) -> Self {
+        let roots = domains
+            .iter()
+            .map(|domain| {
+                let name = domain.name.as_bytes();
+                (name.into(), branches(&domain.descriptors, &Path::of_domain(name), false))
+            })
+            .collect();
+        Self { domains, roots }
+    }
+
+    /// The rules as their files say them.
+    pub fn domains(&self) -> &[Domain] {
+        &self.domains
+    }
+
+    /// Whether there are rules for a domain.
+    pub(super) fn has_domain(&self, domain: &[u8]) -> bool {
+        self.roots.contains_key(domain)
+    }
+
+    /// The descriptor that the last of these entries reaches.
+    pub(super) fn find<'r>(&'r self, domain: &[u8], entries: &[Entry]) -> Option<&'r Node> {
+        self.steps(domain, entries).last().flatten()
+    }
+
+    /// The path of the state that these entries have in common with those that share it.
+    pub(super) fn path(&self, node: Option<&Node>, domain: &[u8], entries: &[Entry]) -> Path {
+        let mut path = Path::of_domain(domain);
+        if node.is_some_and(|node| node.shares) {
+            for (entry, node) in entries.iter().zip(self.steps(domain, entries)) {
+                match node.and_then(|node| node.shared.as_ref()) {
+                    Some(pattern) => path.push_wildcard(&entry.key, pattern.as_bytes()),
+                    None => path.push_value(&entry.key, &entry.value),
+                }
+            }
+        } else {
+            for entry in entries {
+                path.push_value(&entry.key, &entry.value);
+            }
+        }
+        path
+    }
+
+    /// The descriptor at each step, one for each entry, `None` from where no rule goes on.
+    fn steps<'r, 'q>(
+        &'r self,
+        domain: &[u8],
+        entries: &'q [Entry],
+    ) -> impl Iterator<Item = Option<&'r Node>> + use<'r, 'q> {
+        let mut level = self.roots.get(domain);
+        entries.iter().map(move |entry| {
+            let node = level.and_then(|branches| branches.get(&*entry.key)?.find(&entry.value));
+            level = node.map(|node| &node.children);
+            node
+        })
+    }
+}
+
+impl Branch {
+    /// Exact value, else the first wildcard, else any value; no way back from a choice.
+    fn find(&self, value: &[u8]) -> Option<&Node> {
+        self.exact
+            .get(value)
+            .or_else(|| {
+                let matching = self.wildcards.iter().find(|(pattern, _)| pattern.matches(value));
+                matching.map(|(_, node)| node)
+            })
+            .or(self.any.as_ref())
+    }
+
+    fn insert(&mut self, value: Option<&str>, node: Node) {
+        match value {
+            None => self.any = Some(node),
+            Some(value) if value.contains('*') => {
+                self.wildcards.push((Pattern::new(value), node));
+            }
+            Some(value) => {
+                self.exact.insert(value.as_bytes().into(), node);
+            }
+        }
+    }
+}
+
+fn branches(descriptors: &[Descriptor], above: &Path, shares: bool) -> Branches {
+    let mut level = Branches::new();
+    for descriptor in descriptors {
+        let path = descriptor.path(above);
+        let shares = shares || descriptor.share_threshold;
+        let node = Node {
+            rules: descriptor.limits.iter().map(|rule| rule.addressed(&path)).collect(),
+            shared: descriptor
+                .value
+                .as_deref()
+                .filter(|_| descriptor.share_threshold)
+                .map(Box::from),
+            shares,
+            children: branches(&descriptor.descriptors, &path, shares),
+        };
+        let branch = level.entry(descriptor.key.as_bytes().into()).or_default();
+        branch.insert(descriptor.value.as_deref(), node);
+    }
+    level
+}
+
+impl Descriptor {
+    /// The path by which it is addressed, below that of the descriptor it stands in.
+    pub fn path(&self, above: &Path) -> Path {
+        let mut path = above.clone();
+        match &self.value {
+            None => path.push_key(self.key.as_bytes()),
+            Some(value) => path.push_wildcard(self.key.as_bytes(), value.as_bytes()),
+        }
+        path
+    }
+}
+
+impl Rule {
+    /// The path by which it is addressed, and by which its states are kept: that of its descriptor,
+    /// and what tells it from its siblings.
+    pub(super) fn path(&self, descriptor: &Path) -> Path {
+        let mut path = descriptor.clone();
+        match &self.label {
+            None => {}
+            Some(Label::Name(name)) => path.push_name(name),
+            Some(Label::Place(place)) => path.push_place(*place),
+        }
+        path
+    }
+
+    fn addressed(&self, descriptor: &Path) -> AddressedRule {
+        AddressedRule { address: self.path(descriptor).as_str().into(), rule: self.clone() }
+    }
+}

@@ -1,0 +1,82 @@
+//! The screen that a started server prints: where it listens, what it limits, and a line to try.
+
+use crate::arguments::Serve;
+use serde_json::json;
+use std::{fmt::Write as _, io, net::SocketAddr};
+use tollgate::{
+    config::Loaded,
+    grpc,
+    rules::{Descriptor, Domain, Kind, describe},
+    server::Listeners,
+};
+
+/// The most lines of rules; whoever has more asks `/rlconfig`.
+const MOST_RULES: usize = 30;
+
+/// The screen.
+pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> io::Result<String> {
+    let grpc = listeners.grpc.local_addr()?;
+    let http = listeners.http.local_addr()?;
+    let admin = listeners.admin.local_addr()?;
+    let mut screen = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let _ = writeln!(screen, "tollgate {version}\n");
+    let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
+    let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
+    let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig");
+    let _ = writeln!(screen, "  store  memory, at most {} keys\n", arguments.max_keys);
+    add_rules(&mut screen, loaded);
+    if let Some(request) = example(&loaded.domains) {
+        let _ =
+            writeln!(screen, "\nTry it:\n\n  curl -i {}/json -d '{request}'\n", reachable(http));
+    }
+    Ok(screen)
+}
+
+fn add_rules(screen: &mut String, loaded: &Loaded) {
+    let tree = describe::tree(&loaded.domains);
+    let (domains, files) = (loaded.domains.len(), loaded.sources.len());
+    let _ =
+        writeln!(screen, "Rules of {}, from {}:\n", count(domains, "domain"), count(files, "file"));
+    for line in tree.lines().take(MOST_RULES) {
+        let _ = writeln!(screen, "  {line}");
+    }
+    let more = tree.lines().count().saturating_sub(MOST_RULES);
+    if more > 0 {
+        let _ = writeln!(screen, "  … and {more} lines more: see /rlconfig, or `tollgate check`");
+    }
+}
+
+fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The address as a browser on this machine writes it.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("localhost:{}", address.port())
+    } else {
+        address.to_string()
+    }
+}
+
+/// A request that meets the first limit of the rules.
+fn example(domains: &[Domain]) -> Option<String> {
+    domains.iter().find_map(|domain| {
+        let entries = entries(&domain.descriptors)?;
+        let request = json!({ "domain": domain.name, "descriptors": [{ "entries": entries }] });
+        // In a shell's single quotes.
+        Some(request.to_string().replace('\'', r"'\''"))
+    })
+}
+
+fn entries(descriptors: &[Descriptor]) -> Option<Vec<serde_json::Value>> {
+    descriptors.iter().find_map(|descriptor| {
+        let value = descriptor.value.as_deref().unwrap_or("alice").replace('*', "x");
+        let limits = descriptor.limits.iter().any(|rule| matches!(rule.kind, Kind::Limit(_)));
+        let below = if limits { Vec::new() } else { entries(&descriptor.descriptors)? };
+        let mut entries = vec![json!({ "key": descriptor.key, "value": value })];
+        entries.extend(below);
+        Some(entries)
+    })
+}

@@ -1,0 +1,160 @@
+//! Serves: every door on its listener, until told to stop; then finishes what is in flight.
+
+use crate::{
+    decider::Decider,
+    grpc::{self, DESCRIPTORS, Headers, Service},
+    http::{self, Json, Readiness},
+    store::Store,
+};
+use axum::{Router, serve::ListenerExt};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::{net::TcpListener, sync::watch, time};
+use tonic::transport::server::TcpIncoming;
+use tower::util::MapResponseLayer;
+
+/// The most requests under way on one connection.
+const MOST_STREAMS: u32 = 4096;
+
+/// How long requests in flight may take once the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// How often the server looks whether the store had to forget live keys.
+const WATCH: Duration = Duration::from_secs(10);
+
+/// Open listeners, one for each door.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For Envoy.
+    pub grpc: TcpListener,
+    /// For `/json` and the probes.
+    pub http: TcpListener,
+    /// For the operator.
+    pub admin: TcpListener,
+}
+
+/// Why serving ended before it was told to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The gRPC server stopped.
+    #[error("the gRPC server stopped: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    /// An HTTP server stopped.
+    #[error("the HTTP server stopped: {0}")]
+    Http(#[from] std::io::Error),
+    /// The descriptors that the build generated do not hold the service.
+    #[error("this build is broken: its generated descriptors do not describe the service")]
+    Descriptors,
+}
+
+/// Serves until `shutdown` completes, and then until what is in flight is done, 10 seconds at most.
+///
+/// # Errors
+///
+/// Where a server stops by itself.
+pub async fn serve(
+    listeners: Listeners,
+    decider: Arc<Decider>,
+    headers: Option<Headers>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let readiness = Readiness::default();
+    let service = Service::new(Arc::clone(&decider), headers);
+    let json = Json::new().ok_or(ServeError::Descriptors)?;
+    let public = http::public(service.clone(), json, readiness.clone());
+    let admin = http::admin(Arc::clone(&decider));
+
+    let (stop, stopped) = watch::channel(());
+    let watcher = tokio::spawn(watch_store(decider));
+    let servers = async {
+        tokio::try_join!(
+            serve_grpc(listeners.grpc, service, stopped.clone()),
+            serve_http(listeners.http, public, stopped.clone()),
+            serve_http(listeners.admin, admin, stopped),
+        )
+    };
+    tokio::pin!(servers);
+    let ended = tokio::select! {
+        ended = &mut servers => ended.map(|_| ()),
+        () = shutdown => {
+            tracing::info!("stopping: finishing what is in flight");
+            readiness.drain();
+            drop(stop);
+            match time::timeout(DRAIN, servers).await {
+                Ok(ended) => ended.map(|_| ()),
+                Err(_) => {
+                    tracing::warn!("some requests in flight took too long and were cut off");
+                    Ok(())
+                }
+            }
+        }
+    };
+    watcher.abort();
+    ended
+}
+
+/// Completes when the other end of the channel is gone.
+async fn until_stopped(mut stopped: watch::Receiver<()>) {
+    while stopped.changed().await.is_ok() {}
+}
+
+async fn serve_grpc(
+    listener: TcpListener,
+    service: Service,
+    stopped: watch::Receiver<()>,
+) -> Result<(), ServeError> {
+    let (health_reporter, health) = tonic_health::server::health_reporter();
+    health_reporter.set_serving::<grpc::Server>().await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let stop = async move {
+        until_stopped(stopped).await;
+        health_reporter.set_not_serving::<grpc::Server>().await;
+        health_reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    };
+    tonic::transport::Server::builder()
+        .max_concurrent_streams(MOST_STREAMS)
+        .layer(MapResponseLayer::new(grpc::name_too_large))
+        .add_service(service.into_server())
+        .add_service(health)
+        .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
+        .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?)
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
+        .await?;
+    Ok(())
+}
+
+async fn serve_http(
+    listener: TcpListener,
+    router: Router,
+    stopped: watch::Receiver<()>,
+) -> Result<(), ServeError> {
+    let listener = listener.tap_io(|stream| {
+        // A socket that has gone already is found out by whoever reads it.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).with_graceful_shutdown(until_stopped(stopped)).await?;
+    Ok(())
+}
+
+/// Says so, now and then, when the store has to forget live keys: their callers have again what they
+/// had used.
+async fn watch_store(decider: Arc<Decider>) {
+    let mut known = 0;
+    let mut ticks = time::interval(WATCH);
+    loop {
+        ticks.tick().await;
+        let Store::Memory(memory) = decider.store();
+        let forgotten = memory.forgotten_live();
+        if forgotten > known {
+            tracing::warn!(
+                keys = memory.len(),
+                forgotten = forgotten - known,
+                "the store is full and forgot live keys, which start afresh: raise --max-keys"
+            );
+            known = forgotten;
+        }
+    }
+}

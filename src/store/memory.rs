@@ -1,0 +1,251 @@
+//! States in this process's memory: exact under concurrency, bounded, and every one expires.
+//!
+//! Keys are spread over shards, each behind a lock. A request takes the locks of all its shards in
+//! ascending order, decides, writes, and lets go: requests that share no shard do not wait for each
+//! other, and those that do cannot deadlock. Nothing is awaited under a lock.
+//!
+//! A state that equals one never used is forgotten. Every request sweeps a few entries of each shard it
+//! visits, so memory follows the live keys without a task of its own.
+//!
+//! A full shard makes room as Redis does under `volatile-ttl`: of a few entries it forgets the one that
+//! would be forgotten soonest, which is the one that has least to lose. Forgetting a live state lets its
+//! caller have again what he had used, so it is counted, and the server says so in its log.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    clock::Timestamp,
+    key::Key,
+    limiter::State,
+    verdict::{self, Check, Verdict, Write},
+};
+use hashbrown::{HashTable, hash_table::OccupiedEntry};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Entries that a visit looks at for expired ones. More than the one it may add, so that sweeping keeps
+/// ahead of growth.
+const SWEPT_PER_VISIT: usize = 2;
+
+/// Entries among which a full shard chooses the one to forget.
+const CANDIDATES: usize = 16;
+
+/// The most shards, a power of two: many times the cores, so that locks are seldom contended.
+const MOST_SHARDS: usize = 64;
+
+/// The least keys that a shard is worth having for.
+const KEYS_PER_SHARD: usize = 1024;
+
+/// The store.
+#[derive(Debug)]
+pub struct Memory {
+    shards: Box<[Mutex<Shard>]>,
+    keys_per_shard: usize,
+    /// Seeded at random: whoever chooses keys cannot choose where they fall.
+    hasher: RandomState,
+    forgotten_live: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// Where in `entries` a key is.
+    places: HashTable<u32>,
+    entries: Vec<Entry>,
+    /// Where the sweep goes on.
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    state: State,
+    /// When the state equals one never used.
+    fresh_at: Timestamp,
+}
+
+impl Memory {
+    /// A store for at most `max_keys` keys; 0 is taken as 1.
+    pub fn new(max_keys: usize) -> Self {
+        let max_keys = max_keys.clamp(1, u32::MAX as usize);
+        let shards = (max_keys / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
+        let shards = 1 << shards.ilog2();
+        Self {
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            keys_per_shard: max_keys / shards,
+            hasher: RandomState::new(),
+            forgotten_live: AtomicU64::new(0),
+        }
+    }
+
+    /// Decides the checks of one request, as one atomic step.
+    pub fn decide(&self, now: Timestamp, keys: &[Key], checks: &[Check]) -> Verdict {
+        let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
+        let mut shards = self.lock(&hashes);
+        for (_, shard) in &mut shards {
+            shard.sweep(now, &self.hasher);
+        }
+        let stored: Vec<Option<State>> = keys
+            .iter()
+            .zip(&hashes)
+            .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key))
+            .collect();
+        let (verdict, writes) = verdict::decide(checks, &stored, now);
+        for Write { slot, state } in writes {
+            let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
+            let Some(shard) = self.shard(&mut shards, hash) else { continue };
+            match state {
+                Some((state, fresh_at)) => {
+                    if shard.is_full_for(hash, key, self.keys_per_shard) {
+                        self.make_room(shard, now);
+                    }
+                    shard.put(hash, Entry { key: key.clone(), state, fresh_at }, &self.hasher);
+                }
+                None => shard.remove(hash, key, &self.hasher),
+            }
+        }
+        verdict
+    }
+
+    /// How many keys it holds, expired ones included that no sweep has met yet.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+    }
+
+    /// Whether it holds no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many live states it has had to forget since it was made, for want of room.
+    pub fn forgotten_live(&self) -> u64 {
+        self.forgotten_live.load(Ordering::Relaxed)
+    }
+
+    /// Locks the shards of these hashes, each once, in ascending order.
+    fn lock(&self, hashes: &[u64]) -> Vec<(usize, MutexGuard<'_, Shard>)> {
+        let mut places: Vec<usize> = hashes.iter().map(|&hash| self.place(hash)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .filter_map(|place| Some((place, lock(self.shards.get(place)?))))
+            .collect()
+    }
+
+    /// The shard of a hash: its upper half decides, the table within the shard uses the lower.
+    fn place(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.shards.len() - 1)
+    }
+
+    fn shard<'a>(
+        &self,
+        locked: &'a mut [(usize, MutexGuard<'_, Shard>)],
+        hash: u64,
+    ) -> Option<&'a mut Shard> {
+        let place = self.place(hash);
+        let index = locked.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        locked.get_mut(index).map(|(_, shard)| &mut **shard)
+    }
+
+    fn make_room(&self, shard: &mut Shard, now: Timestamp) {
+        let Some(place) = shard.soonest_fresh() else { return };
+        if shard.entries.get(place).is_some_and(|entry| entry.fresh_at > now) {
+            self.forgotten_live.fetch_add(1, Ordering::Relaxed);
+        }
+        shard.remove_at(place, &self.hasher);
+    }
+}
+
+impl Shard {
+    fn get(&self, hash: u64, key: &Key) -> Option<State> {
+        let place = *self.places.find(hash, |&place| self.is_at(place, key))?;
+        self.entries.get(place as usize).map(|entry| entry.state)
+    }
+
+    fn is_full_for(&self, hash: u64, key: &Key, most: usize) -> bool {
+        self.entries.len() >= most && self.get(hash, key).is_none()
+    }
+
+    fn put(&mut self, hash: u64, entry: Entry, hasher: &RandomState) {
+        let found = self.places.find(hash, |&place| self.is_at(place, &entry.key)).copied();
+        match found.and_then(|place| self.entries.get_mut(place as usize)) {
+            Some(slot) => *slot = entry,
+            None => {
+                let Ok(place) = u32::try_from(self.entries.len()) else { return };
+                self.entries.push(entry);
+                let entries = &self.entries;
+                self.places.insert_unique(hash, place, |&place| hash_at(entries, place, hasher));
+            }
+        }
+    }
+
+    fn remove(&mut self, hash: u64, key: &Key, hasher: &RandomState) {
+        let found = self.places.find(hash, |&place| self.is_at(place, key)).copied();
+        if let Some(place) = found {
+            self.remove_at(place as usize, hasher);
+        }
+    }
+
+    /// Removes an entry; the last one takes its place.
+    fn remove_at(&mut self, place: usize, hasher: &RandomState) {
+        let Some(last) = self.entries.len().checked_sub(1) else { return };
+        if let Some(found) = self.place_of(place, hasher) {
+            found.remove();
+        }
+        if place != last
+            && let Some(mut moved) = self.place_of(last, hasher)
+        {
+            *moved.get_mut() = place as u32;
+        }
+        self.entries.swap_remove(place);
+    }
+
+    /// Where the table names the entry at a place.
+    fn place_of(&mut self, place: usize, hasher: &RandomState) -> Option<OccupiedEntry<'_, u32>> {
+        let hash = hash_at(&self.entries, place as u32, hasher);
+        self.places.find_entry(hash, |&found| found as usize == place).ok()
+    }
+
+    /// Forgets expired entries among the next few.
+    fn sweep(&mut self, now: Timestamp, hasher: &RandomState) {
+        for _ in 0..SWEPT_PER_VISIT {
+            if self.hand >= self.entries.len() {
+                self.hand = 0;
+            }
+            match self.entries.get(self.hand) {
+                Some(entry) if entry.fresh_at <= now => self.remove_at(self.hand, hasher),
+                Some(_) => self.hand += 1,
+                None => return,
+            }
+        }
+    }
+
+    /// Among the next few entries, the one that would be forgotten soonest.
+    fn soonest_fresh(&mut self) -> Option<usize> {
+        let len = self.entries.len();
+        let hand = self.hand;
+        self.hand = (hand + CANDIDATES) % len.max(1);
+        (0..CANDIDATES.min(len))
+            .map(|step| (hand + step) % len)
+            .min_by_key(|&place| self.entries.get(place).map(|entry| entry.fresh_at))
+    }
+
+    fn is_at(&self, place: u32, key: &Key) -> bool {
+        self.entries.get(place as usize).is_some_and(|entry| entry.key == *key)
+    }
+}
+
+fn hash_at(entries: &[Entry], place: u32, hasher: &RandomState) -> u64 {
+    entries.get(place as usize).map_or(0, |entry| hasher.hash_one(&entry.key))
+}
+
+/// A lock that a panic left behind still guards whole entries: nothing here stops half-way.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
