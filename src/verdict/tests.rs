@@ -1,1 +1,265 @@
+use super::*;
+use crate::{
+    limiter::token_bucket,
+    unit::Unit::{self, Day},
+};
 
+const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+/// A daily limit of so many on a state of its own; what was used of it before.
+#[derive(Clone, Copy)]
+struct Given {
+    check: Check,
+    used: u64,
+}
+
+fn limit(slot: usize, amount: u32) -> Given {
+    limit_per(slot, amount, Day)
+}
+
+fn limit_per(slot: usize, amount: u32, unit: Unit) -> Given {
+    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(amount, unit));
+    let check = Check { slot, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
+    Given { check, used: 0 }
+}
+
+impl Given {
+    fn used(self, used: u64) -> Self {
+        Self { used, ..self }
+    }
+
+    fn cost(mut self, cost: Cost) -> Self {
+        self.check.cost = cost;
+        self
+    }
+
+    fn shadow(mut self) -> Self {
+        self.check.shadow_mode = true;
+        self
+    }
+
+    fn quota(mut self) -> Self {
+        self.check.quota_mode = true;
+        self
+    }
+
+    fn overdraw(mut self) -> Self {
+        let Limit::TokenBucket(limit) = self.check.limit;
+        self.check.limit = Limit::TokenBucket(limit.with_overdraw());
+        self
+    }
+}
+
+/// What is left of each state afterwards, by the limit that was first given for it.
+struct After {
+    verdict: Verdict,
+    left: Vec<u64>,
+}
+
+impl After {
+    fn is_refused(&self) -> bool {
+        self.verdict.refusal.is_some()
+    }
+
+    fn over(&self) -> Vec<bool> {
+        self.verdict.outcomes.iter().map(|outcome| outcome.over.is_some()).collect()
+    }
+
+    fn shown(&self) -> Vec<u64> {
+        self.verdict.outcomes.iter().map(|outcome| outcome.remaining).collect()
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        self.verdict.refusal.map(|refusal| refusal.wait)
+    }
+}
+
+fn decide_given(given: &[Given]) -> After {
+    let slots = given.iter().map(|given| given.check.slot).max().map_or(0, |most| most + 1);
+    let mut states = vec![None; slots];
+    let first = |slot: usize| given.iter().find(|given| given.check.slot == slot).unwrap();
+    for (slot, state) in states.iter_mut().enumerate() {
+        let Given { check, used } = first(slot);
+        if *used > 0 {
+            *state = check.limit.check(None, NOW, Cost::Take(*used)).state;
+        }
+    }
+    let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
+    let (verdict, writes) = decide(&checks, &states, NOW);
+    for Write { slot, state } in writes {
+        states[slot] = state.map(|(state, _)| state);
+    }
+    let left = states
+        .iter()
+        .enumerate()
+        .map(|(slot, state)| first(slot).check.limit.remaining(*state, NOW))
+        .collect();
+    After { verdict, left }
+}
+
+#[test]
+fn admitted_charges_every_limit() {
+    let after = decide_given(&[limit(0, 10), limit(1, 5).used(2)]);
+    assert!(!after.is_refused());
+    assert_eq!((after.left.clone(), after.shown()), (vec![9, 2], vec![9, 2]));
+}
+
+#[test]
+fn refused_charges_nothing_and_shows_what_is_stored() {
+    let after = decide_given(&[limit(0, 10).used(1), limit(1, 5).used(5), limit(2, 3)]);
+    assert!(after.is_refused());
+    assert_eq!(after.over(), [false, true, false]);
+    assert_eq!((after.left.clone(), after.shown()), (vec![9, 0, 3], vec![9, 0, 3]));
+}
+
+#[test]
+fn over_shows_nothing_left_though_some_is() {
+    let after = decide_given(&[limit(0, 10).used(8).cost(Cost::Take(3))]);
+    assert_eq!((after.left.clone(), after.shown()), (vec![2], vec![0]));
+}
+
+#[test]
+fn two_checks_on_one_state_see_each_other() {
+    let after = decide_given(&[limit(0, 10), limit(0, 10)]);
+    assert_eq!((after.left.clone(), after.shown()), (vec![8], vec![9, 8]));
+    let after = decide_given(&[limit(0, 10).used(9), limit(0, 10)]);
+    assert!(after.is_refused());
+    assert_eq!(after.over(), [false, true]);
+    assert_eq!((after.left.clone(), after.shown()), (vec![1], vec![1, 0]));
+}
+
+#[test]
+fn two_checks_that_together_exceed_the_limit_never_pass() {
+    let three = limit(0, 5).cost(Cost::Take(3));
+    assert_eq!(decide_given(&[three, three]).wait(), Some(Wait::Never));
+    let two = limit(0, 5).cost(Cost::Take(2));
+    assert!(matches!(decide_given(&[two.used(2), two]).wait(), Some(Wait::Micros(_))));
+}
+
+#[test]
+fn shadow_is_charged_but_never_refuses() {
+    let after = decide_given(&[limit(0, 10), limit(1, 5).shadow()]);
+    assert_eq!(after.left, [9, 4]);
+    let after = decide_given(&[limit(0, 10), limit(1, 5).used(5).shadow()]);
+    assert!(!after.is_refused());
+    assert_eq!(after.over(), [false, true]);
+    assert_eq!((after.left.clone(), after.shown()), (vec![9, 0], vec![9, 0]));
+}
+
+#[test]
+fn shadow_is_not_charged_where_an_enforced_limit_refuses() {
+    let after = decide_given(&[limit(0, 10).shadow(), limit(1, 5).used(5)]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [10, 0]);
+}
+
+#[test]
+fn one_quota_with_room_admits_and_only_it_is_charged() {
+    let after = decide_given(&[limit(0, 1).used(1).quota(), limit(1, 2).quota()]);
+    assert!(!after.is_refused());
+    assert_eq!(after.over(), [true, false]);
+    assert_eq!(after.left, [0, 1]);
+}
+
+#[test]
+fn all_quotas_over_refuse() {
+    let after =
+        decide_given(&[limit(0, 9), limit(1, 1).used(1).quota(), limit(2, 2).used(2).quota()]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [9, 0, 0]);
+    assert_eq!(after.verdict.refusal.unwrap().first, 1);
+}
+
+#[test]
+fn an_enforced_limit_refuses_whatever_quotas_pass() {
+    let after = decide_given(&[limit(0, 1).used(1), limit(1, 2).quota()]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [0, 2]);
+}
+
+#[test]
+fn a_shadowed_quota_counts_as_passing() {
+    let after = decide_given(&[limit(0, 1).used(1).quota(), limit(1, 1).used(1).quota().shadow()]);
+    assert!(!after.is_refused());
+}
+
+#[test]
+fn a_refund_counts_neither_way() {
+    let refund = limit(1, 5).used(3).quota().cost(Cost::Refund(1));
+    assert!(decide_given(&[limit(0, 1).used(1).quota(), refund]).is_refused());
+    assert!(!decide_given(&[limit(0, 1), refund]).is_refused());
+}
+
+#[test]
+fn a_refund_stands_when_another_limit_refuses() {
+    let after = decide_given(&[limit(0, 5).used(3).cost(Cost::Refund(2)), limit(1, 1).used(1)]);
+    assert!(after.is_refused());
+    assert_eq!((after.left.clone(), after.shown()), (vec![4, 0], vec![4, 0]));
+}
+
+#[test]
+fn a_refund_makes_room_for_a_later_check_of_the_same_request() {
+    let full = limit(0, 5).used(5);
+    assert!(!decide_given(&[full.cost(Cost::Refund(1)), full]).is_refused());
+    assert!(decide_given(&[full, full.cost(Cost::Refund(1))]).is_refused());
+}
+
+#[test]
+fn a_refused_request_refunds_what_was_stored_not_what_it_would_have_taken() {
+    let ten = limit(0, 10).used(1);
+    let after =
+        decide_given(&[ten.cost(Cost::Take(5)), ten.cost(Cost::Refund(3)), limit(1, 1).used(1)]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [10, 0], "9 were stored; 3 given back are clamped to 10");
+}
+
+#[test]
+fn an_overdraft_stands_when_another_limit_refuses() {
+    let spent = limit(0, 1000).overdraw().used(200).cost(Cost::Take(900));
+    let after = decide_given(&[spent, limit(1, 1).used(1)]);
+    assert!(after.is_refused());
+    assert_eq!(after.over(), [false, true]);
+    assert_eq!(after.left, [0, 0]);
+}
+
+#[test]
+fn an_overdrawn_limit_refuses_and_is_charged_all_the_same() {
+    let broke = limit_per(0, 10, Unit::Second).overdraw().used(15).cost(Cost::Take(3));
+    let after = decide_given(&[broke, limit(1, 5)]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [0, 5]);
+    assert_eq!(after.wait(), Some(Wait::Micros(900_000)), "8 down, 9 to go until there is one");
+}
+
+#[test]
+fn a_peek_is_refused_when_less_than_one_is_there() {
+    assert!(!decide_given(&[limit(0, 3).used(2).cost(Cost::Peek)]).is_refused());
+    let after = decide_given(&[limit(0, 3).used(3).cost(Cost::Peek), limit(1, 2)]);
+    assert!(after.is_refused());
+    assert_eq!(after.left, [0, 2]);
+}
+
+#[test]
+fn the_wait_is_the_longest_of_those_that_refuse() {
+    let fast = limit_per(0, 1, Unit::Second).used(1);
+    let slow = limit_per(1, 1, Unit::Minute).used(1);
+    let refusal = decide_given(&[fast, slow]).verdict.refusal.unwrap();
+    assert_eq!(refusal, Refusal { first: 0, wait: Wait::Micros(60_000_000) });
+    assert_eq!(decide_given(&[fast, limit(1, 0)]).wait(), Some(Wait::Never));
+}
+
+#[test]
+fn the_wait_for_quotas_is_the_shortest() {
+    let fast = limit_per(1, 1, Unit::Second).used(1).quota();
+    let slow = limit_per(0, 1, Unit::Minute).used(1).quota();
+    assert_eq!(decide_given(&[slow, fast]).wait(), Some(Wait::Micros(1_000_000)));
+    let never = limit(0, 0).quota();
+    assert_eq!(decide_given(&[never, fast]).wait(), Some(Wait::Micros(1_000_000)));
+    let enforced = limit_per(2, 1, Unit::Minute).used(1);
+    assert_eq!(decide_given(&[slow, fast, enforced]).wait(), Some(Wait::Micros(60_000_000)));
+}
+
+#[test]
+fn no_limit_admits() {
+    assert!(!decide_given(&[]).is_refused());
+}
