@@ -1,1 +1,12 @@
 //! The whole of tollgate, tested through its doors. One binary, one file per feature.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "clippy knows test functions, but not what they share; a test fails by panicking"
+)]
+
+mod envoy;
+mod support;

@@ -1,0 +1,231 @@
+//! With a real Envoy, configured by the example that users copy.
+
+use crate::support::{self, Response, Server, TempDir};
+use axum::{Router, routing};
+use serde_json::{Value, json};
+use std::{
+    env, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+};
+
+/// Refills so slowly that no test can be late.
+const RULES: &str = "
+domain: edge
+descriptors:
+  - key: plan
+    value: free
+    descriptors:
+      - key: user
+        rate_limit: {unit: hour, requests_per_unit: 3}
+        message: Three an hour on the free plan.
+  - key: path
+    value: /login
+    descriptors:
+      - key: remote_address
+        rate_limit: {unit: hour, requests_per_unit: 3}
+";
+
+/// A caller's view: Envoy with tollgate beside it and something to protect behind it.
+struct Mesh {
+    edge: SocketAddr,
+    reached: Arc<AtomicUsize>,
+    _envoy: Child,
+    _server: Server,
+    _files: TempDir,
+}
+
+impl Mesh {
+    async fn start() -> Self {
+        let files = TempDir::new();
+        let server = Server::start(&files.file("edge.yaml", RULES)).await;
+        let (upstream, reached) = start_upstream().await;
+        // Envoy reads JSON as well, so the example is changed by place, not by searching its text.
+        let config = files.file("envoy.json", &example_for(server.grpc, upstream).to_string());
+        let (envoy, edge) = start_envoy(&config, &files).await;
+        Self { edge, reached, _envoy: envoy, _server: server, _files: files }
+    }
+
+    async fn get(&self, path: &str, headers: &[(&str, &[u8])]) -> Response {
+        support::get(self.edge, path, headers).await.unwrap()
+    }
+
+    async fn get_as(&self, user: &[u8]) -> Response {
+        self.get("/", &[("x-plan", b"free"), ("x-user", user)]).await
+    }
+
+    /// How many requests the upstream has seen.
+    fn reached(&self) -> usize {
+        self.reached.load(Ordering::Relaxed)
+    }
+}
+
+async fn start_upstream() -> (SocketAddr, Arc<AtomicUsize>) {
+    let reached = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&reached);
+    let answer = async move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        "from the upstream"
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let upstream = Router::new().fallback(routing::any(answer));
+    tokio::spawn(async move { axum::serve(listener, upstream).await });
+    (address, reached)
+}
+
+/// The example, with the addresses of this test.
+fn example_for(server: SocketAddr, upstream: SocketAddr) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/envoy/envoy.yaml");
+    let mut config: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut put = |place: &str, value: Value| {
+        let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
+        *old = value;
+    };
+
+    let free = json!({"socket_address": {"address": "127.0.0.1", "port_value": 0}});
+    put("/admin/address", free.clone());
+    put("/static_resources/listeners/0/address", free);
+    let endpoint = |cluster: usize| {
+        format!(
+            "/static_resources/clusters/{cluster}\
+             /load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address/port_value"
+        )
+    };
+    put(&endpoint(0), server.port().into());
+    put(&endpoint(1), upstream.port().into());
+
+    // A machine that runs all tests at once may take longer than 20 ms to answer, and Envoy would let
+    // the request pass.
+    let filter = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config\
+                  /http_filters/0/typed_config";
+    config.pointer_mut(filter).expect("a ratelimit filter")["timeout"] = "10s".into();
+    config
+}
+
+/// Starts Envoy and says where it listens.
+async fn start_envoy(config: &Path, files: &TempDir) -> (Child, SocketAddr) {
+    let admin_file = files.path().join("admin");
+    let log = files.path().join("envoy.log");
+    let mut envoy = Command::new(envoy_binary())
+        .arg("--config-path")
+        .arg(config)
+        .arg("--admin-address-path")
+        .arg(&admin_file)
+        // Hot restart goes by a number that all Envoys of a machine share.
+        .args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"])
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+
+    let admin = support::until("Envoy is ready", async || {
+        if let Some(status) = envoy.try_wait().unwrap() {
+            panic!("Envoy ended with {status}: {}", fs::read_to_string(&log).unwrap());
+        }
+        let admin = fs::read_to_string(&admin_file).ok()?.parse().ok()?;
+        let ready = support::get(admin, "/ready", &[]).await.ok()?;
+        (ready.status == 200).then_some(admin)
+    })
+    .await;
+
+    let listeners = support::get(admin, "/listeners", &[]).await.unwrap();
+    let edge = listeners.body.lines().find_map(|line| line.split_once("edge::"));
+    let (_, edge) = edge.unwrap_or_else(|| panic!("no listener `edge` in {listeners:?}"));
+    (envoy, edge.trim().parse().unwrap())
+}
+
+fn envoy_binary() -> PathBuf {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/envoy/bin/envoy");
+    let binary = env::var_os("TOLLGATE_TEST_ENVOY").map_or(installed, PathBuf::from);
+    assert!(
+        binary.is_file(),
+        "there is no Envoy at {}: `make test` installs it, or TOLLGATE_TEST_ENVOY names another",
+        binary.display()
+    );
+    binary
+}
+
+#[tokio::test]
+async fn refuses_the_burst_plus_first_before_it_reaches_the_upstream() {
+    let mesh = Mesh::start().await;
+
+    for (remaining, full_in_s) in [(2, 1200), (1, 2400), (0, 3600)] {
+        let answer = mesh.get_as(b"ada").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(answer.body.contains("from the upstream"), "{answer:?}");
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("3, 3;w=3600"), "{answer:?}");
+        assert_eq!(answer.number("x-ratelimit-remaining"), Some(remaining), "{answer:?}");
+        let reset_s = answer.number("x-ratelimit-reset").unwrap();
+        assert!((full_in_s - 100..=full_in_s).contains(&reset_s), "{answer:?}");
+        assert_eq!(answer.header("retry-after"), None, "{answer:?}");
+    }
+    assert_eq!(mesh.reached(), 3);
+
+    let refusal = mesh.get_as(b"ada").await;
+    assert_eq!(refusal.status, 429, "{refusal:?}");
+    assert_eq!(refusal.body, "Three an hour on the free plan.");
+    assert_eq!(refusal.header("x-ratelimit-limit"), Some("3, 3;w=3600"), "{refusal:?}");
+    assert_eq!(refusal.number("x-ratelimit-remaining"), Some(0), "{refusal:?}");
+    let retry_s = refusal.number("retry-after").unwrap();
+    assert!((1100..=1200).contains(&retry_s), "{refusal:?}");
+    assert_eq!(refusal.number("x-ratelimit-reset"), Some(retry_s), "{refusal:?}");
+    assert_eq!(mesh.reached(), 3);
+
+    assert_eq!(mesh.get_as(b"grace").await.status, 200, "another user has a limit of her own");
+}
+
+#[tokio::test]
+async fn limits_a_user_whose_name_is_not_text() {
+    assert_limits(b"\xFF").await;
+}
+
+#[tokio::test]
+async fn limits_a_user_with_a_name_of_50_kilobytes() {
+    assert_limits(&[b'a'; 50 * 1024]).await;
+}
+
+async fn assert_limits(user: &[u8]) {
+    let mesh = Mesh::start().await;
+    for _ in 0..3 {
+        assert_eq!(mesh.get_as(user).await.status, 200);
+    }
+    assert_eq!(mesh.get_as(user).await.status, 429);
+    assert_eq!(mesh.reached(), 3);
+}
+
+#[tokio::test]
+async fn tells_long_names_apart_by_their_last_byte() {
+    let mesh = Mesh::start().await;
+    let [mut one, mut other] = [[b'a'; 50 * 1024]; 2];
+    *one.last_mut().unwrap() = b'1';
+    *other.last_mut().unwrap() = b'2';
+
+    for user in [one, other] {
+        for remaining in [2, 1, 0] {
+            let answer = mesh.get_as(&user).await;
+            assert_eq!(answer.number("x-ratelimit-remaining"), Some(remaining));
+        }
+        assert_eq!(mesh.get_as(&user).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn limits_a_path_however_it_is_spelled() {
+    let mesh = Mesh::start().await;
+    for path in ["/login", "//login", "/x/../login"] {
+        assert_eq!(mesh.get(path, &[("x-forwarded-for", path.as_bytes())]).await.status, 200);
+    }
+    assert_eq!(mesh.get("/login?again", &[]).await.status, 429);
+    assert_eq!(mesh.get("/", &[]).await.status, 200, "no other path is limited by address");
+}

@@ -1,0 +1,169 @@
+//! What tests need around the server: the program itself as a process, files that vanish, HTTP as
+//! raw bytes (libraries refuse to send what callers do send), and one way to wait.
+
+use std::{
+    env, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{self, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+    time,
+};
+
+/// Long enough for a busy machine; only a failure ever lasts so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks until there is an answer. The only place in the tests that sleeps.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
+}
+
+/// A directory of one test, gone with it.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("tollgate-test-{}-{count}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// Writes a file into it and says where that is.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // Nothing depends on it, and a failing test must show its own failure.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `tollgate serve` on free ports, killed when dropped.
+pub(crate) struct Server {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    _process: Child,
+}
+
+impl Server {
+    /// Serves the rules of `config` (a file or a directory).
+    pub(crate) async fn start(config: &Path) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["serve", "--store", "memory"])
+            .args(["--grpc-addr", "127.0.0.1:0"])
+            .args(["--http-addr", "127.0.0.1:0"])
+            .args(["--admin-addr", "127.0.0.1:0"])
+            .arg("--config")
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut screen = BufReader::new(process.stdout.take().unwrap()).lines();
+
+        let [mut grpc, mut http, mut admin] = [None; 3];
+        let reading = async {
+            while grpc.is_none() || http.is_none() || admin.is_none() {
+                let line = screen.next_line().await.unwrap();
+                let line = line.expect("tollgate ended before it was ready");
+                match line.split_whitespace().collect::<Vec<_>>()[..] {
+                    ["gRPC", address, ..] => grpc = address.parse().ok(),
+                    ["HTTP", address, ..] => http = address.parse().ok(),
+                    ["admin", address, ..] => admin = address.parse().ok(),
+                    _ => {}
+                }
+            }
+        };
+        time::timeout(PATIENCE, reading).await.expect("tollgate did not print its addresses");
+
+        // A pipe that nobody empties would block the server in the end.
+        tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
+        Self {
+            grpc: grpc.unwrap(),
+            http: http.unwrap(),
+            admin: admin.unwrap(),
+            _process: process,
+        }
+    }
+}
+
+/// An HTTP response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Response {
+    /// The value of a header that stands there once or not at all.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.head.lines().filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then_some(value.trim())
+        });
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} stands twice in {}", self.head);
+        value
+    }
+
+    /// The value of a header that is a whole number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.header(name).map(|value| value.parse().unwrap())
+    }
+}
+
+/// Sends a GET whose headers are any bytes. An error when there is nobody to talk to.
+pub(crate) async fn get(
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &[u8])],
+) -> std::io::Result<Response> {
+    let mut request =
+        format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
+    for (name, value) in headers {
+        request.extend_from_slice(name.as_bytes());
+        request.extend_from_slice(b": ");
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+
+    let mut stream = TcpStream::connect(to).await?;
+    stream.write_all(&request).await?;
+    let mut answer = Vec::new();
+    time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await??;
+
+    let answer = String::from_utf8(answer).map_err(std::io::Error::other)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other(format!("not HTTP: {answer:?}")))?;
+    Ok(Response { status, head: head.to_owned(), body: body.to_owned() })
+}
