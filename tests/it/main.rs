@@ -8,5 +8,9 @@
     reason = "clippy knows test functions, but not what they share; a test fails by panicking"
 )]
 
+mod conformance;
+mod differences;
 mod envoy;
+mod grpc;
+mod http;
 mod support;

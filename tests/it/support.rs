@@ -5,7 +5,7 @@ use std::{
     env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{self, Stdio},
+    process::{self, Output, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -74,7 +74,12 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the rules of `config` (a file or a directory).
     pub(crate) async fn start(config: &Path) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        Self::start_with(config, &[]).await
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) async fn start_with(config: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut process = program(environment)
             .args(["serve", "--store", "memory"])
             .args(["--grpc-addr", "127.0.0.1:0"])
             .args(["--http-addr", "127.0.0.1:0"])
@@ -105,13 +110,22 @@ impl Server {
 
         // A pipe that nobody empties would block the server in the end.
         tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
-        Self {
-            grpc: grpc.unwrap(),
-            http: http.unwrap(),
-            admin: admin.unwrap(),
-            _process: process,
-        }
+        Self { grpc: grpc.unwrap(), http: http.unwrap(), admin: admin.unwrap(), _process: process }
     }
+}
+
+/// The program, with nothing in its environment but these variables.
+pub(crate) fn program(environment: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.env_clear().envs(environment.iter().copied());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let output =
+        program(environment).args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
+    time::timeout(PATIENCE, output).await.expect("tollgate did not end").unwrap()
 }
 
 /// An HTTP response.
@@ -146,8 +160,24 @@ pub(crate) async fn get(
     path: &str,
     headers: &[(&str, &[u8])],
 ) -> std::io::Result<Response> {
+    send(to, "GET", path, headers, b"").await
+}
+
+/// Sends a POST.
+pub(crate) async fn post(to: SocketAddr, path: &str, body: &str) -> std::io::Result<Response> {
+    let length = body.len().to_string();
+    send(to, "POST", path, &[("content-length", length.as_bytes())], body.as_bytes()).await
+}
+
+async fn send(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &[u8])],
+    body: &[u8],
+) -> std::io::Result<Response> {
     let mut request =
-        format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
+        format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
         request.extend_from_slice(name.as_bytes());
         request.extend_from_slice(b": ");
@@ -155,11 +185,17 @@ pub(crate) async fn get(
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"\r\n");
+    request.extend_from_slice(body);
 
-    let mut stream = TcpStream::connect(to).await?;
-    stream.write_all(&request).await?;
+    let (mut receiver, mut sender) = TcpStream::connect(to).await?.into_split();
+    // A server may answer, and hang up, before it has read all of a body that is too long.
+    let sending = tokio::spawn(async move { sender.write_all(&request).await.map(|()| sender) });
     let mut answer = Vec::new();
-    time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await??;
+    let read = time::timeout(PATIENCE, receiver.read_to_end(&mut answer)).await?;
+    if answer.is_empty() {
+        read?;
+    }
+    drop(sending.await);
 
     let answer = String::from_utf8(answer).map_err(std::io::Error::other)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

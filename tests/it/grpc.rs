@@ -1,0 +1,415 @@
+//! The gRPC port, asked by an independently generated client, and by hand where that cannot.
+
+use crate::support::{Server, TempDir};
+use envoy_types::pb::{
+    envoy::{
+        extensions::common::ratelimit::v3::{
+            RateLimitDescriptor,
+            rate_limit_descriptor::{Entry, RateLimitOverride},
+        },
+        service::ratelimit::v3::{
+            RateLimitRequest, RateLimitResponse, rate_limit_service_client::RateLimitServiceClient,
+        },
+        r#type::v3::RateLimitUnit,
+    },
+    google::protobuf::{Struct, UInt64Value, Value as ProtoValue, value::Kind},
+};
+use prost::{Message as _, bytes::Bytes};
+use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
+use tollgate::grpc::proto::envoy as ours;
+use tonic::{Code, Status, client::Grpc, transport::Channel};
+
+/// A client as Envoy's own protos generate it.
+pub(crate) struct Client(RateLimitServiceClient<Channel>);
+
+impl Client {
+    pub(crate) async fn connect(to: SocketAddr) -> Self {
+        Self(RateLimitServiceClient::new(channel(to).await))
+    }
+
+    /// Asks what a conformance case describes.
+    pub(crate) async fn ask(&mut self, request: &Value) -> Result<RateLimitResponse, Status> {
+        Ok(self.0.should_rate_limit(read_request(request)).await?.into_inner())
+    }
+}
+
+async fn channel(to: SocketAddr) -> Channel {
+    Channel::from_shared(format!("http://{to}")).unwrap().connect().await.unwrap()
+}
+
+fn read_request(request: &Value) -> RateLimitRequest {
+    let descriptors = request["descriptors"].as_array().unwrap();
+    RateLimitRequest {
+        domain: request["domain"].as_str().unwrap().to_owned(),
+        descriptors: descriptors.iter().map(read_descriptor).collect(),
+        hits_addend: request["hits_addend"].as_u64().unwrap_or_default().try_into().unwrap(),
+    }
+}
+
+fn read_descriptor(descriptor: &Value) -> RateLimitDescriptor {
+    let entries = descriptor["entries"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let limit = descriptor.get("limit").map(|limit| RateLimitOverride {
+        requests_per_unit: limit["requests_per_unit"].as_u64().unwrap().try_into().unwrap(),
+        unit: RateLimitUnit::from_str_name(limit["unit"].as_str().unwrap()).unwrap().into(),
+    });
+    RateLimitDescriptor {
+        entries: entries
+            .map(|entry| Entry { key: text(&entry[0]), value: text(&entry[1]) })
+            .collect(),
+        limit,
+        hits_addend: descriptor["hits_addend"].as_u64().map(|value| UInt64Value { value }),
+        is_negative_hits: descriptor["is_negative_hits"].as_bool().unwrap_or_default(),
+    }
+}
+
+pub(crate) fn struct_to_json(structure: &Struct) -> Value {
+    let fields = structure.fields.iter();
+    Value::Object(fields.map(|(name, value)| (name.clone(), to_json(value))).collect::<Map<_, _>>())
+}
+
+fn to_json(value: &ProtoValue) -> Value {
+    match value.kind.as_ref().unwrap() {
+        Kind::NullValue(_) => Value::Null,
+        Kind::NumberValue(number) => json!(number),
+        Kind::StringValue(text) => json!(text),
+        Kind::BoolValue(boolean) => json!(boolean),
+        Kind::StructValue(structure) => struct_to_json(structure),
+        Kind::ListValue(list) => list.values.iter().map(to_json).collect(),
+    }
+}
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 3, name: per_user}
+  - key: team
+    token_bucket: {rate: 1000/day}
+    overdraw: true
+  - key: plan
+    limits:
+      - rate_limit: {unit: day, requests_per_unit: 100}
+      - rate_limit: {unit: hour, requests_per_unit: 2}
+        name: hourly
+        message: Two an hour.
+  - key: off
+    rate_limit: {unit: day, requests_per_unit: 0}
+    enabled: false
+  - key: burst
+    token_bucket: {rate: 100/s, burst: 500}
+";
+
+struct Shop {
+    client: Client,
+    server: Server,
+    _files: TempDir,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let files = TempDir::new();
+        let server = Server::start(&files.file("shop.yaml", RULES)).await;
+        Self { client: Client::connect(server.grpc).await, server, _files: files }
+    }
+
+    async fn ask(&mut self, descriptors: Value) -> RateLimitResponse {
+        self.client.ask(&json!({ "domain": "shop", "descriptors": descriptors })).await.unwrap()
+    }
+}
+
+fn header<'a>(response: &'a RateLimitResponse, name: &str) -> Option<&'a str> {
+    let mut headers = response.response_headers_to_add.iter();
+    headers.find(|header| header.key == name).map(|header| header.value.as_str())
+}
+
+fn body(response: &RateLimitResponse) -> &str {
+    std::str::from_utf8(&response.raw_body).unwrap()
+}
+
+#[tokio::test]
+async fn a_refusal_says_which_limit_how_much_and_when_to_retry() {
+    let mut shop = Shop::open().await;
+    let ada = json!([{ "entries": [["user", "ada"]] }]);
+    for left in [2, 1, 0] {
+        let answer = shop.ask(ada.clone()).await;
+        assert_eq!(answer.overall_code(), OK);
+        assert_eq!(answer.statuses[0].limit_remaining, left);
+        assert!(answer.raw_body.is_empty() && answer.response_headers_to_add.is_empty());
+    }
+    let answer = shop.ask(ada).await;
+    assert_eq!(answer.overall_code(), OVER_LIMIT);
+    let retry: i64 = header(&answer, "retry-after").unwrap().parse().unwrap();
+    assert!((28_700..=28_800).contains(&retry), "a third of a day: {retry}");
+    assert_eq!(answer.statuses[0].duration_until_reset.as_ref().unwrap().seconds, retry);
+    let text = format!("The rate limit `per_user` (3 per day) is reached. Retry in {retry} s.\n");
+    assert_eq!(body(&answer), text);
+}
+
+#[tokio::test]
+async fn a_cost_that_can_never_pass_is_told_so_without_a_time() {
+    let mut shop = Shop::open().await;
+    let answer = shop.ask(json!([{ "entries": [["user", "ada"]], "hits_addend": 4 }])).await;
+    assert_eq!(answer.overall_code(), OVER_LIMIT);
+    assert_eq!(header(&answer, "retry-after"), None);
+    assert_eq!(answer.statuses[0].duration_until_reset, None);
+    assert!(body(&answer).contains("never"), "{}", body(&answer));
+}
+
+#[tokio::test]
+async fn several_limits_on_one_descriptor_must_all_pass_and_the_tightest_is_shown() {
+    let mut shop = Shop::open().await;
+    let free = json!([{ "entries": [["plan", "free"]] }]);
+    for left in [1, 0] {
+        let answer = shop.ask(free.clone()).await;
+        assert_eq!(answer.statuses[0].limit_remaining, left);
+        assert_eq!(answer.statuses[0].current_limit.as_ref().unwrap().name, "hourly");
+    }
+    let answer = shop.ask(free).await;
+    assert_eq!(answer.overall_code(), OVER_LIMIT);
+    assert_eq!(body(&answer), "Two an hour.");
+}
+
+#[tokio::test]
+async fn a_cost_known_afterwards_is_taken_and_refuses_the_next_peek() {
+    let mut shop = Shop::open().await;
+    let team = |hits: u64| json!([{ "entries": [["team", "a"]], "hits_addend": hits }]);
+    assert_eq!(shop.ask(team(200)).await.statuses[0].limit_remaining, 800);
+    assert_eq!(shop.ask(team(0)).await.overall_code(), OK);
+    assert_eq!(shop.ask(team(900)).await.overall_code(), OK, "800 were left when it was charged");
+    assert_eq!(shop.ask(team(0)).await.overall_code(), OVER_LIMIT);
+}
+
+#[tokio::test]
+async fn a_refund_gives_back() {
+    let mut shop = Shop::open().await;
+    let take = json!([{ "entries": [["user", "ada"]], "hits_addend": 3 }]);
+    assert_eq!(shop.ask(take.clone()).await.overall_code(), OK);
+    let refund =
+        json!([{ "entries": [["user", "ada"]], "hits_addend": 2, "is_negative_hits": true }]);
+    let answer = shop.ask(refund).await;
+    assert_eq!((answer.overall_code(), answer.statuses[0].limit_remaining), (OK, 2));
+}
+
+#[tokio::test]
+async fn a_limit_that_is_off_takes_no_part() {
+    let mut shop = Shop::open().await;
+    let answer = shop.ask(json!([{ "entries": [["off", "x"]] }])).await;
+    assert_eq!(answer.overall_code(), OK);
+    assert_eq!((&answer.statuses[0].current_limit, answer.statuses[0].limit_remaining), (&None, 0));
+}
+
+#[tokio::test]
+async fn a_burst_that_is_no_unit_is_shown_without_one() {
+    let mut shop = Shop::open().await;
+    let answer = shop.ask(json!([{ "entries": [["burst", "x"]] }])).await;
+    let limit = answer.statuses[0].current_limit.clone().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit), (500, 0));
+    assert_eq!(answer.statuses[0].limit_remaining, 499);
+    assert_eq!(answer.statuses[0].duration_until_reset.as_ref().unwrap().seconds, 1);
+}
+
+const OK: envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code =
+    envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code::Ok;
+const OVER_LIMIT: envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code =
+    envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code::OverLimit;
+
+/// Sends a message that was encoded by hand.
+async fn send(
+    to: SocketAddr,
+    message: ours::service::ratelimit::v3::RateLimitRequest,
+) -> Result<ours::service::ratelimit::v3::RateLimitResponse, Status> {
+    let mut grpc = Grpc::new(channel(to).await).max_encoding_message_size(usize::MAX);
+    grpc.ready().await.unwrap();
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let codec = tonic_prost::ProstCodec::default();
+    let answer = grpc.unary(tonic::Request::new(message), path.parse().unwrap(), codec).await?;
+    Ok(answer.into_inner())
+}
+
+fn with_value(value: impl Into<Bytes>) -> ours::service::ratelimit::v3::RateLimitRequest {
+    use ours::extensions::common::ratelimit::v3::{
+        RateLimitDescriptor, rate_limit_descriptor::Entry,
+    };
+    let entry = Entry { key: Bytes::from_static(b"user"), value: value.into() };
+    ours::service::ratelimit::v3::RateLimitRequest {
+        domain: Bytes::from_static(b"shop"),
+        descriptors: vec![RateLimitDescriptor { entries: vec![entry], ..Default::default() }],
+        hits_addend: 1,
+    }
+}
+
+#[tokio::test]
+async fn values_of_any_bytes_and_length_are_limited_each_by_itself() {
+    let shop = Shop::open().await;
+    let long = |last: u8| {
+        let mut value = vec![b'x'; 50_000];
+        value.push(last);
+        value
+    };
+    for value in
+        [vec![0xFF], vec![0xFE], vec![0], b"%FF".to_vec(), long(b'a'), long(b'b'), long(0xFF)]
+    {
+        for asked in 0..4 {
+            let answer = send(shop.server.grpc, with_value(value.clone())).await.unwrap();
+            let is_over = answer.overall_code == OVER_LIMIT as i32;
+            assert_eq!(is_over, asked == 3, "{:?}…", &value[..value.len().min(4)]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_only_an_operator_can_cause_is_named_in_words() {
+    let mut shop = Shop::open().await;
+    let entries = |count: usize| vec![json!(["a", "b"]); count];
+    let cases = [
+        (json!({ "domain": "", "descriptors": [] }), "`domain` is empty"),
+        (json!({ "domain": "shop", "descriptors": [] }), "`descriptors` is empty"),
+        (
+            json!({ "domain": "shop", "descriptors": vec![json!({ "entries": [] }); 101] }),
+            "101 descriptors",
+        ),
+        (
+            json!({ "domain": "shop", "descriptors": [{ "entries": [] }, { "entries": entries(65) }] }),
+            "descriptors[1] has 65 entries",
+        ),
+        (
+            json!({ "domain": "none", "descriptors": [{ "entries": [], "limit": { "requests_per_unit": 1, "unit": "UNKNOWN" } }] }),
+            "descriptors[0].limit.unit",
+        ),
+        (
+            json!({ "domain": "shop", "descriptors": [{ "entries": [], "hits_addend": 1_u64 << 63 }] }),
+            "descriptors[0].hits_addend",
+        ),
+    ];
+    for (request, words) in cases {
+        let status = shop.client.ask(&request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{words}");
+        assert!(status.message().contains(words), "{words}: {}", status.message());
+    }
+    // As many as are allowed.
+    let most =
+        json!({ "domain": "shop", "descriptors": vec![json!({ "entries": entries(64) }); 100] });
+    assert_eq!(shop.client.ask(&most).await.unwrap().statuses.len(), 100);
+    let dear = json!([{ "entries": [["user", "x"]], "hits_addend": (1_u64 << 63) - 1 }]);
+    assert_eq!(shop.ask(dear).await.overall_code(), OVER_LIMIT);
+}
+
+#[tokio::test]
+async fn a_message_above_four_mebibytes_is_refused_as_too_large() {
+    let shop = Shop::open().await;
+    let status = send(shop.server.grpc, with_value(vec![b'x'; 4 << 20])).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    let answer = send(shop.server.grpc, with_value(vec![b'x'; (4 << 20) - 100])).await.unwrap();
+    assert_eq!(answer.overall_code, OK as i32);
+}
+
+#[tokio::test]
+async fn the_encodings_of_envoy_and_ours_read_each_other() {
+    let theirs = read_request(&json!({
+        "domain": "shop",
+        "hits_addend": 7,
+        "descriptors": [
+            {
+                "entries": [["plan", "free"], ["user", "ä"]],
+                "limit": { "requests_per_unit": 42, "unit": "WEEK" },
+                "hits_addend": 0,
+                "is_negative_hits": true,
+            },
+            { "entries": [] },
+        ],
+    }));
+    let bytes = theirs.encode_to_vec();
+    let read = ours::service::ratelimit::v3::RateLimitRequest::decode(&bytes[..]).unwrap();
+    assert_eq!(&read.descriptors[0].entries[1].value[..], "ä".as_bytes());
+    assert_eq!(read.descriptors[0].limit.unwrap().unit, 7);
+    assert_eq!(read.descriptors[0].hits_addend, Some(0));
+    assert!(read.descriptors[0].is_negative_hits);
+    assert_eq!(read.descriptors[1].hits_addend, None);
+    assert_eq!(read.encode_to_vec(), bytes);
+
+    use ours::service::ratelimit::v3::{
+        RateLimitResponse as Answer,
+        rate_limit_response::{DescriptorStatus, RateLimit},
+    };
+    let answer = Answer {
+        overall_code: 2,
+        statuses: vec![DescriptorStatus {
+            code: 2,
+            current_limit: Some(RateLimit { name: "n".into(), requests_per_unit: 5, unit: 7 }),
+            limit_remaining: 4,
+            duration_until_reset: Some(prost_types::Duration { seconds: 9, nanos: 0 }),
+        }],
+        response_headers_to_add: vec![ours::config::core::v3::HeaderValue {
+            key: "retry-after".into(),
+            value: "9".into(),
+            raw_value: Bytes::new(),
+        }],
+        request_headers_to_add: vec![ours::config::core::v3::HeaderValue {
+            key: "x".into(),
+            value: String::new(),
+            raw_value: Bytes::from_static(b"\xFF"),
+        }],
+        raw_body: Bytes::from_static(b"no"),
+        dynamic_metadata: Some(prost_types::Struct::default()),
+    };
+    let bytes = answer.encode_to_vec();
+    let read = RateLimitResponse::decode(&bytes[..]).unwrap();
+    assert_eq!(read.overall_code(), OVER_LIMIT);
+    assert_eq!(read.statuses[0].current_limit.as_ref().unwrap().name, "n");
+    assert_eq!(read.statuses[0].limit_remaining, 4);
+    assert_eq!(header(&read, "retry-after"), Some("9"));
+    assert_eq!(&read.request_headers_to_add[0].raw_value[..], b"\xFF");
+    assert_eq!(body(&read), "no");
+    assert_eq!(read.encode_to_vec(), bytes);
+}
+
+#[tokio::test]
+async fn health_is_told_for_the_server_and_the_service() {
+    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+    let shop = Shop::open().await;
+    let mut client = HealthClient::new(channel(shop.server.grpc).await);
+    for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
+        let request = HealthCheckRequest { service: service.to_owned() };
+        let answer = client.check(request).await.unwrap().into_inner();
+        assert_eq!(answer.status, 1, "{service:?} is SERVING");
+    }
+    let unknown = HealthCheckRequest { service: "nobody".to_owned() };
+    assert_eq!(client.check(unknown).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn reflection_lists_the_service_and_its_published_types() {
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let shop = Shop::open().await;
+    let mut client = ServerReflectionClient::new(channel(shop.server.grpc).await);
+    let mut ask = async |message_request| {
+        let request =
+            ServerReflectionRequest { host: String::new(), message_request: Some(message_request) };
+        let requests = tokio_stream::iter([request]);
+        let mut answers = client.server_reflection_info(requests).await.unwrap().into_inner();
+        answers.message().await.unwrap().unwrap().message_response.unwrap()
+    };
+    let MessageResponse::ListServicesResponse(list) =
+        ask(MessageRequest::ListServices(String::new())).await
+    else {
+        panic!("no list")
+    };
+    let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    assert!(names.iter().any(|name| name == tollgate::grpc::SERVICE), "{names:?}");
+
+    let symbol = "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry".to_owned();
+    let MessageResponse::FileDescriptorResponse(file) =
+        ask(MessageRequest::FileContainingSymbol(symbol)).await
+    else {
+        panic!("no file")
+    };
+    let file =
+        prost_types::FileDescriptorProto::decode(&file.file_descriptor_proto[0][..]).unwrap();
+    let entry = &file.message_type[0].nested_type[0];
+    assert_eq!(entry.field[1].r#type(), prost_types::field_descriptor_proto::Type::String);
+}
