@@ -1,5 +1,6 @@
 //! Rules: which limits apply to a request.
 
 mod model;
+pub mod pattern;
 
 pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Rule};
