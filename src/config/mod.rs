@@ -1,35 +1,103 @@
-//! stub
+//! Rule files: from what a person typed to rules that are known to make sense.
+//!
+//! ```text
+//! paths ── read ──▶ texts ── yaml ──▶ nodes ── file, descriptor, limit … ──▶ rules
+//!                                        └──▶ diagnostics: file, line, key and the fix
+//! ```
+//!
+//! Nothing stops at the first mistake: every file is read to its end, and whatever is wrong with any of
+//! them is told at once. Rules are complete only where [`Loaded::has_errors`] is false; whether to run
+//! with them is the caller's decision, and it is all or nothing.
+//!
+//! Only [`load`] touches the disk. [`parse`] is a pure function, total on whatever text it is given.
+
+mod descriptor;
+mod diagnostic;
+mod domain;
+mod file;
+mod flag;
+mod keys;
+mod limit;
+mod metadata;
+mod node;
+mod rate_limit;
+mod read;
+mod render;
+mod scalar;
+mod sibling;
+mod token_bucket;
+mod yaml;
+
+pub use diagnostic::{Diagnostic, Place, Related, Severity};
+
+use crate::rules::Domain;
+use diagnostic::Report;
 use std::path::PathBuf;
-/// x
-#[derive(Default)]
+
+/// How rule files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// x
+    /// Whether several files may share a domain; their top-level descriptors are then joined.
     pub merge_domains: bool,
 }
-/// x
+
+/// A rule file as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// What to call it: its path.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What rule files say, and what is wrong with them.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// x
-    pub domains: Vec<crate::rules::Domain>,
-    /// x
-    pub sources: Vec<()>,
-    /// x
-    pub diagnostics: Vec<()>,
+    /// The rules, in the order of the files. Incomplete where there are errors.
+    pub domains: Vec<Domain>,
+    /// The files.
+    pub sources: Vec<Source>,
+    /// Errors and warnings, in the order of the files and of their lines.
+    pub diagnostics: Vec<Diagnostic>,
 }
+
 impl Loaded {
-    /// x
+    /// Whether anything is wrong enough that the rules must not be used.
     pub fn has_errors(&self) -> bool {
-        false
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
-    /// x
-    pub fn render(&self, _c: bool) -> String {
-        String::new()
+
+    /// The diagnostics as text for people, each with the line it is about. Empty where there are none.
+    pub fn render(&self, color: bool) -> String {
+        render::render(&self.diagnostics, &self.sources, color)
     }
-    /// x
+
+    /// The diagnostics for programs: a list of objects.
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::Value::Null
+        self.diagnostics.iter().map(|diagnostic| diagnostic.to_json(&self.sources)).collect()
     }
 }
-/// x
-pub fn load(_p: &[PathBuf], _o: &Options) -> Loaded {
-    Loaded { domains: vec![], sources: vec![], diagnostics: vec![] }
+
+/// Reads rule files, and directories of them.
+pub fn load(paths: &[PathBuf], options: &Options) -> Loaded {
+    let (sources, mut diagnostics) = read::sources(paths);
+    let mut loaded = parse(sources, options);
+    diagnostics.append(&mut loaded.diagnostics);
+    Loaded { diagnostics, ..loaded }
+}
+
+/// Understands the texts of rule files.
+pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
+    let mut report = Report::new(&sources);
+    let files: Vec<_> = sources
+        .iter()
+        .enumerate()
+        .map(|(index, source)| {
+            let root = yaml::read(&source.text, index, &mut report);
+            root.map_or_else(file::File::default, |root| file::read(&root, &mut report))
+        })
+        .collect();
+    let domains = domain::join(files, options, &mut report);
+    let diagnostics = report.finish();
+    Loaded { domains, sources, diagnostics }
 }

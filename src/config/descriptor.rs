@@ -1,0 +1,81 @@
+//! A descriptor: which entry it is about, its limits, and the descriptors below it.
+
+use super::{
+    Diagnostic,
+    diagnostic::{Report, shown},
+    keys::{self, Home},
+    limit,
+    node::{Mapping, Node, Value},
+    scalar,
+    sibling::{self, Sibling},
+};
+use crate::rules::Descriptor;
+
+/// Reads the descriptors under `descriptors`. What they are among themselves is not looked at.
+pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Sibling> {
+    let Some(entry) = mapping.get("descriptors") else { return Vec::new() };
+    if matches!(entry.node.value, Value::Null) {
+        return Vec::new();
+    }
+    let items = scalar::list(entry, "`- key: user`", report).unwrap_or_default();
+    items.iter().filter_map(|item| read(item, report)).collect()
+}
+
+fn read(node: &Node<'_>, report: &mut Report<'_>) -> Option<Sibling> {
+    let Value::Mapping(mapping) = &node.value else {
+        report.push(
+            Diagnostic::error(node.place(), format!("a descriptor is {}", node.kind()))
+                .help("write `- key: user`, and what belongs to it below, without a further `-`"),
+        );
+        return None;
+    };
+    keys::check(mapping, Home::Descriptor, report);
+    let key = key(node, mapping, report);
+    let value = mapping.get("value").and_then(|entry| scalar::name_or_nothing(entry, report));
+    let share_threshold = share_threshold(mapping, value.as_deref(), report);
+    let value_to_metric = scalar::flag_or(mapping, "value_to_metric", false, report);
+    let limits = limit::read_all(mapping, report);
+    let below = read_all(mapping, report);
+    sibling::check(&below, report);
+    let entry = mapping.get("value").filter(|_| value.is_some()).or_else(|| mapping.get("key"))?;
+    let descriptors = below.into_iter().map(|it| it.descriptor).collect();
+    Some(Sibling {
+        descriptor: Descriptor {
+            key: key?,
+            value,
+            share_threshold,
+            value_to_metric,
+            limits,
+            descriptors,
+        },
+        place: entry.place(),
+    })
+}
+
+fn key(node: &Node<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<String> {
+    let Some(entry) = mapping.get("key") else {
+        report.push(
+            Diagnostic::error(node.place(), "a descriptor without `key`")
+                .help("say which entry it is about: `key: user`")
+                .key("key"),
+        );
+        return None;
+    };
+    scalar::name(entry, report)
+}
+
+fn share_threshold(mapping: &Mapping<'_>, value: Option<&str>, report: &mut Report<'_>) -> bool {
+    let Some(entry) = mapping.get("share_threshold") else { return false };
+    let share = scalar::flag(entry, report).unwrap_or(false);
+    if share && !value.is_some_and(|value| value.contains('*')) {
+        let but = match value {
+            Some(value) => format!("the value {} has none", shown(value)),
+            None => "there is no value".into(),
+        };
+        report.push(
+            scalar::wrong(entry, format!("`share_threshold` needs a value with a `*`, but {but}"))
+                .help("remove it, or write a wildcard such as `value: \"/api/*\"`"),
+        );
+    }
+    share
+}

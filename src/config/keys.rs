@@ -1,0 +1,248 @@
+//! Which key may stand where, and what to answer to one that may not.
+//!
+//! A limiter that comes with a later version is a line in [`PLANNED`] until it does.
+
+use super::{
+    Diagnostic,
+    diagnostic::{Report, shown},
+    node::{Entry, Mapping},
+};
+
+/// The limiters.
+pub(super) const LIMITERS: &[&str] = &["rate_limit", "token_bucket"];
+
+/// What may stand beside any limit.
+pub(super) const FLAGS: &[&str] = &[
+    "name",
+    "enabled",
+    "overdraw",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "metadata",
+    "on_store_failure",
+    "message",
+];
+
+const FILE: &[&str] = &["domain", "descriptors"];
+const DESCRIPTOR: &[&str] =
+    &["key", "value", "descriptors", "limits", "share_threshold", "value_to_metric"];
+const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+const TOKEN_BUCKET: &[&str] = &["rate", "burst"];
+const RATE: &[&str] = &["tokens", "per"];
+const REPLACES: &[&str] = &["name"];
+
+/// A key that is known, and means nothing yet.
+struct Planned {
+    key: &'static str,
+    role: Role,
+    /// What will come with it, as the subject of a sentence.
+    feature: &'static str,
+}
+
+/// What a planned key is.
+#[derive(PartialEq, Eq)]
+enum Role {
+    /// A key of the file.
+    File,
+    /// A limiter.
+    Limiter,
+    /// Something beside a limit.
+    Flag,
+}
+
+const PLANNED: &[Planned] = &[
+    Planned { key: "lease_key", role: Role::File, feature: LEASES },
+    Planned { key: "pools", role: Role::File, feature: SHEDDERS },
+    Planned { key: "concurrency", role: Role::Limiter, feature: LEASES },
+    Planned { key: "fleet", role: Role::Limiter, feature: SHEDDERS },
+    Planned { key: "utilization", role: Role::Limiter, feature: SHEDDERS },
+    Planned { key: "utilization_report", role: Role::Limiter, feature: SHEDDERS },
+    Planned { key: "weight", role: Role::Flag, feature: LEASES },
+];
+
+const LEASES: &str = "concurrency leases, which limit how many requests are in flight,";
+const SHEDDERS: &str =
+    "fleet and utilization shedders, which keep room for critical requests on shared pools,";
+
+/// A mapping of a rule file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    File,
+    Descriptor,
+    /// An item of `limits`.
+    Item,
+    RateLimit,
+    TokenBucket,
+    /// A rate that is not written as text.
+    Rate,
+    /// An item of `replaces`.
+    Replaces,
+}
+
+impl Home {
+    const ALL: [Self; 7] = [
+        Self::File,
+        Self::Descriptor,
+        Self::RateLimit,
+        Self::TokenBucket,
+        Self::Item,
+        Self::Rate,
+        Self::Replaces,
+    ];
+
+    fn keys(self) -> Vec<&'static str> {
+        match self {
+            Self::File => FILE.to_vec(),
+            Self::Descriptor => [DESCRIPTOR, LIMITERS, FLAGS].concat(),
+            Self::Item => [LIMITERS, FLAGS].concat(),
+            Self::RateLimit => RATE_LIMIT.to_vec(),
+            Self::TokenBucket => TOKEN_BUCKET.to_vec(),
+            Self::Rate => RATE.to_vec(),
+            Self::Replaces => REPLACES.to_vec(),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::File => "a rule file",
+            Self::Descriptor => "a descriptor",
+            Self::Item => "an item of `limits`",
+            Self::RateLimit => "`rate_limit`",
+            Self::TokenBucket => "`token_bucket`",
+            Self::Rate => "`rate`",
+            Self::Replaces => "an item of `replaces`",
+        }
+    }
+
+    /// Where its keys go, for somebody who put one elsewhere.
+    const fn place(self) -> &'static str {
+        match self {
+            Self::File => "at the top of the file",
+            Self::Descriptor | Self::Item => "in a descriptor, beside `key` and the limit",
+            Self::RateLimit => "inside `rate_limit`",
+            Self::TokenBucket => "inside `token_bucket`",
+            Self::Rate => "inside `rate`",
+            Self::Replaces => "inside `replaces`",
+        }
+    }
+
+    fn plans(self, planned: &Planned) -> bool {
+        match self {
+            Self::File => planned.role == Role::File,
+            Self::Descriptor | Self::Item => planned.role != Role::File,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a mapping has a limit of a kind that comes later.
+pub(super) fn has_planned_limit(mapping: &Mapping<'_>) -> bool {
+    mapping.entries.iter().any(|entry| {
+        PLANNED.iter().any(|planned| planned.role == Role::Limiter && planned.key == entry.key)
+    })
+}
+
+/// Reports keys that may not stand here.
+pub(super) fn check(mapping: &Mapping<'_>, home: Home, report: &mut Report<'_>) {
+    let known = home.keys();
+    for entry in mapping.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+        let planned = PLANNED.iter().find(|it| it.key == entry.key && home.plans(it));
+        report.push(match planned {
+            Some(planned) => not_yet(entry, planned),
+            None => unknown(entry, home, &known),
+        });
+    }
+}
+
+fn not_yet(entry: &Entry<'_>, planned: &Planned) -> Diagnostic {
+    let Planned { key, feature, .. } = planned;
+    Diagnostic::error(entry.key_place, format!("this version does not have `{key}` yet"))
+        .help(format!("remove it: {feature} come with a later version"))
+        .key(*key)
+}
+
+fn unknown(entry: &Entry<'_>, home: Home, known: &[&str]) -> Diagnostic {
+    let key = &entry.key;
+    let elsewhere =
+        Home::ALL.into_iter().find(|other| *other != home && other.keys().contains(&key.as_str()));
+    let help = match (closest(key, known), elsewhere) {
+        (_, Some(other)) => format!("`{key}` goes {}; ", other.place()),
+        (Some(close), None) => format!("did you mean `{close}`? "),
+        (None, None) => String::new(),
+    };
+    let help = format!("{help}{} takes {}", home.name(), list(known));
+    Diagnostic::error(entry.key_place, format!("unknown key {} in {}", shown(key), home.name()))
+        .help(help)
+        .key(key)
+}
+
+/// Words as a list in a sentence.
+pub(super) fn list(words: &[&str]) -> String {
+    let mut text = String::new();
+    for (index, word) in words.iter().enumerate() {
+        let last = index + 1 == words.len();
+        text.push_str(match index {
+            0 => "",
+            _ if last => " and ",
+            _ => ", ",
+        });
+        text.push('`');
+        text.push_str(word);
+        text.push('`');
+    }
+    text
+}
+
+/// The word that was probably meant.
+pub(super) fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    /// Nobody misspells longer words than this, and comparing them takes time.
+    const LONGEST: usize = 40;
+    let word = word.to_lowercase();
+    let length = word.chars().count();
+    if length > LONGEST {
+        return None;
+    }
+    let near = |candidate: &&str| distance(&word, candidate);
+    let best = candidates.iter().copied().min_by_key(near)?;
+    (near(&best) <= (length / 3).max(1)).then_some(best)
+}
+
+/// How many letters must be put in, left out or replaced to make one word of the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut diagonal = index;
+        let mut left = index + 1;
+        let mut next = vec![left];
+        for (other, above) in to.chars().zip(row.iter().skip(1)) {
+            left = (diagonal + usize::from(letter != other)).min(above + 1).min(left + 1);
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_letters() {
+        assert_eq!(distance("rate_limit", "rate_limit"), 0);
+        assert_eq!(distance("ratelimit", "rate_limit"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+    }
+
+    #[test]
+    fn a_word_that_is_far_from_all_is_close_to_none() {
+        assert_eq!(closest("descriptor", FILE), Some("descriptors"));
+        assert_eq!(closest("Domain", FILE), Some("domain"));
+        assert_eq!(closest("version", FILE), None);
+        assert_eq!(closest(&"d".repeat(10_000), FILE), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! The limits of a descriptor: one that stands alone, or several under `limits`.
+
+use super::{
+    Diagnostic, Place,
+    diagnostic::{Report, shown},
+    flag::Flags,
+    keys::{self, FLAGS, Home, LIMITERS},
+    node::{Entry, Mapping, Node, Value},
+    rate_limit, scalar, token_bucket,
+};
+use crate::{
+    limiter,
+    rules::{Kind, Label, Rule},
+};
+use std::collections::HashMap;
+
+/// What a limiter's own key says.
+#[derive(Debug)]
+pub(super) struct Limiter {
+    pub(super) kind: Kind,
+    /// Its name, where it is written inside.
+    pub(super) name: Option<(String, Place)>,
+    /// The names it replaces.
+    pub(super) replaces: Vec<(String, Place)>,
+    /// What makes it refuse everything, if something does.
+    pub(super) refuses: Option<Diagnostic>,
+}
+
+/// Reads all limits of a descriptor.
+pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Rule> {
+    let mut limiters = mapping.among(LIMITERS);
+    let limits = mapping.get("limits");
+    let limiter = limiters.next();
+    if let Some(second) = limiters.next().or(limits.filter(|_| limiter.is_some())) {
+        report.push(too_many(second));
+    }
+    if let Some(entry) = limits {
+        stray_flags(mapping, report);
+        return list(entry, report);
+    }
+    let Some(limiter) = limiter else {
+        useless_flags(mapping, report);
+        return Vec::new();
+    };
+    let rule = read(mapping, limiter, report);
+    rule.map(|(rule, _)| rule).into_iter().collect()
+}
+
+/// Reads the items of `limits`.
+fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
+    let example = "`- token_bucket: {rate: 100/s}`";
+    let Some(items) = scalar::list(entry, example, report) else { return Vec::new() };
+    if items.is_empty() {
+        report.push(
+            scalar::wrong(entry, "`limits` is empty").help(format!(
+                "write at least one limit below it, such as {example}, or remove it"
+            )),
+        );
+    }
+    let mut names = HashMap::new();
+    let mut rules = Vec::new();
+    for (index, node) in items.iter().enumerate() {
+        let Some((mut rule, place)) = item(node, report) else { continue };
+        if rule.kind == Kind::Unlimited && items.len() > 1 {
+            report.push(unlimited_among_others(place));
+        }
+        if let Some(name) = &rule.name {
+            let first = *names.entry(name.clone()).or_insert(place);
+            if first != place {
+                report.push(same_name(name, place, first, report));
+            }
+        }
+        rule.label = Some(rule.name.clone().map_or(Label::Place(index + 1), Label::Name));
+        rules.push(rule);
+    }
+    rules
+}
+
+/// Reads an item of `limits`. The place is that of its limiter's key.
+fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
+    let Value::Mapping(mapping) = &node.value else {
+        report.push(
+            Diagnostic::error(node.place(), format!("an item of `limits` is {}", node.kind()))
+                .help("write a limit, such as `- token_bucket: {rate: 100/s}`"),
+        );
+        return None;
+    };
+    keys::check(mapping, Home::Item, report);
+    let mut limiters = mapping.among(LIMITERS);
+    let Some(limiter) = limiters.next() else {
+        if !keys::has_planned_limit(mapping) {
+            report.push(
+                Diagnostic::error(node.place(), "an item of `limits` without a limit")
+                    .help(format!("write one of {} in it", keys::list(LIMITERS))),
+            );
+        }
+        return None;
+    };
+    if let Some(second) = limiters.next() {
+        report.push(
+            Diagnostic::error(second.key_place, "two limits in one item of `limits`")
+                .help(format!("make `{}` an item of its own: begin its line with `- `", second.key))
+                .key(&second.key),
+        );
+    }
+    read(mapping, limiter, report)
+}
+
+/// Reads a limit with everything beside it.
+fn read(
+    mapping: &Mapping<'_>,
+    entry: &Entry<'_>,
+    report: &mut Report<'_>,
+) -> Option<(Rule, Place)> {
+    let flags = Flags::read(mapping, report);
+    let limiter = match entry.key.as_str() {
+        "rate_limit" => rate_limit::read(entry, report)?,
+        _ => token_bucket::read(entry, report)?,
+    };
+    let name = name(&flags, limiter.name, report);
+    let replaces = replaces(limiter.replaces, name.as_deref(), report);
+    if let Some(refuses) = limiter.refuses.filter(|_| flags.enabled) {
+        report.push(refuses);
+    }
+    let kind = match limiter.kind {
+        Kind::Unlimited => {
+            flags.check_unlimited(mapping, report);
+            Kind::Unlimited
+        }
+        Kind::Limit(limiter::Limit::TokenBucket(limit)) if flags.overdraw => {
+            Kind::Limit(limiter::Limit::TokenBucket(limit.with_overdraw()))
+        }
+        limit @ Kind::Limit(_) => limit,
+    };
+    Some((flags.into_rule(kind, name, replaces), entry.key_place))
+}
+
+/// The one name of a limit, which may stand inside `rate_limit` or beside it.
+fn name(flags: &Flags, inside: Option<(String, Place)>, report: &mut Report<'_>) -> Option<String> {
+    let (beside, inside) = match (flags.name.clone(), inside) {
+        (Some(beside), Some(inside)) => (beside, inside),
+        (beside, inside) => return beside.or(inside).map(|(name, _)| name),
+    };
+    report.push(
+        Diagnostic::error(beside.1, "`name` stands beside `rate_limit` and inside it")
+            .help("remove one of the two")
+            .key("name")
+            .related(inside.1, "and here"),
+    );
+    Some(beside.0)
+}
+
+fn replaces(
+    replaces: Vec<(String, Place)>,
+    own: Option<&str>,
+    report: &mut Report<'_>,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, place) in replaces {
+        if own == Some(name.as_str()) {
+            report.push(
+                Diagnostic::error(place, format!("the limit {} replaces itself", shown(&name)))
+                    .help("name another limit, or remove the line")
+                    .key("replaces"),
+            );
+        }
+        report.replaced.push((name.clone(), place));
+        names.push(name);
+    }
+    names
+}
+
+fn too_many(second: &Entry<'_>) -> Diagnostic {
+    Diagnostic::error(second.key_place, "a descriptor takes one limit, or several under `limits`")
+        .help("put all of them under `limits:`, each as an item: `- token_bucket: {rate: 100/s}`")
+        .key(&second.key)
+}
+
+fn unlimited_among_others(place: Place) -> Diagnostic {
+    Diagnostic::error(place, "`unlimited` among several limits means nothing: all must pass")
+        .help("remove this item, or the others")
+        .key("unlimited")
+}
+
+fn same_name(name: &str, second: Place, first: Place, report: &Report<'_>) -> Diagnostic {
+    let where_first = report.describe(first, second);
+    Diagnostic::error(
+        second,
+        format!("two limits of one descriptor are called {}, the first {where_first}", shown(name)),
+    )
+    .help("give each its own `name`: it tells their states apart")
+    .key("name")
+    .related(first, "first here")
+}
+
+/// Reports what stands beside `limits` and belongs to one of its items.
+fn stray_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
+    for entry in mapping.among(FLAGS) {
+        let key = &entry.key;
+        report.push(
+            Diagnostic::error(entry.key_place, format!("`{key}` beside `limits` is for no limit"))
+                .help("move it into the item of `limits` that it is for, beside the limit there")
+                .key(key),
+        );
+    }
+}
+
+/// Warns of what is said of a limit where there is none.
+fn useless_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
+    if keys::has_planned_limit(mapping) {
+        return;
+    }
+    // Wrong values are wrong here too.
+    Flags::read(mapping, report);
+    for entry in mapping.among(FLAGS) {
+        let key = &entry.key;
+        report.push(
+            Diagnostic::warning(
+                entry.key_place,
+                format!("`{key}` does nothing here: the descriptor has no limit"),
+            )
+            .help("remove it, or put a limit beside it")
+            .key(key),
+        );
+    }
+}

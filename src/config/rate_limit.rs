@@ -1,0 +1,119 @@
+//! `rate_limit`: a limit in envoyproxy/ratelimit's form.
+
+use super::{
+    Diagnostic, Place,
+    diagnostic::{Report, shown},
+    keys::{self, Home},
+    limit::Limiter,
+    node::{Entry, Mapping, Value},
+    scalar,
+};
+use crate::{
+    limiter::{Limit, token_bucket},
+    rules::Kind,
+    unit::Unit,
+};
+
+const EXAMPLE: &str = "{unit: minute, requests_per_unit: 100}";
+
+pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
+    let mapping = scalar::mapping(entry, EXAMPLE, report)?;
+    keys::check(mapping, Home::RateLimit, report);
+    let name =
+        mapping.get("name").and_then(|entry| Some((scalar::name(entry, report)?, entry.place())));
+    let replaces = replaces(mapping, report);
+    let unlimited = scalar::flag_or(mapping, "unlimited", false, report);
+    let requests = requests_per_unit(entry, mapping, unlimited, report);
+    if unlimited {
+        check_unlimited(mapping, report);
+        return Some(Limiter { kind: Kind::Unlimited, name, replaces, refuses: None });
+    }
+    let unit = unit(entry, mapping, report);
+    let (requests, unit) = (requests?, unit?);
+    let limit = token_bucket::Limit::per_unit(requests, unit);
+    let refuses = mapping.get("requests_per_unit").filter(|_| requests == 0).map(|entry| {
+        Diagnostic::warning(entry.place(), "`requests_per_unit: 0` refuses everything")
+            .help("write how many requests may pass, or `enabled: false` beside the limit")
+            .key(&entry.key)
+    });
+    Some(Limiter { kind: Kind::Limit(Limit::TokenBucket(limit)), name, replaces, refuses })
+}
+
+fn requests_per_unit(
+    entry: &Entry<'_>,
+    mapping: &Mapping<'_>,
+    unlimited: bool,
+    report: &mut Report<'_>,
+) -> Option<u32> {
+    let requests = mapping.get("requests_per_unit");
+    if requests.is_none() && !unlimited {
+        report.push(
+            Diagnostic::error(entry.key_place, "`requests_per_unit` is missing")
+                .help(format!(
+                    "say how many requests may pass in a unit: `rate_limit: {EXAMPLE}`; \
+                     for no limit, `rate_limit: {{unlimited: true}}`"
+                ))
+                .key("requests_per_unit"),
+        );
+    }
+    scalar::whole(requests?, report)
+}
+
+fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<Unit> {
+    let names = Unit::ALL.map(Unit::name);
+    let one_of = format!("write one of {}", keys::list(&names).replace(" and ", " or "));
+    let Some(unit) = mapping.get("unit") else {
+        report
+            .push(Diagnostic::error(entry.key_place, "`unit` is missing").help(one_of).key("unit"));
+        return None;
+    };
+    let (message, meant) = match &unit.node.value {
+        Value::Text(text) => match Unit::from_name(text) {
+            Some(unit) => return Some(unit),
+            None => (format!("{} is no unit", shown(text)), keys::closest(text, &names)),
+        },
+        _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
+    };
+    let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+    report.push(scalar::wrong(unit, message).help(format!("{meant}{one_of}")));
+    None
+}
+
+fn check_unlimited(mapping: &Mapping<'_>, report: &mut Report<'_>) {
+    if let Some(unit) = mapping.get("unit") {
+        report.push(
+            scalar::wrong(unit, "`unlimited: true` with a `unit`: it is one or the other")
+                .help("remove `unit` to let everything pass, or `unlimited` to limit"),
+        );
+    }
+}
+
+fn replaces(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<(String, Place)> {
+    let example = "`- name: other_limit`";
+    let Some(entry) = mapping.get("replaces") else { return Vec::new() };
+    let items = scalar::list(entry, example, report).unwrap_or_default();
+    let mut names = Vec::new();
+    for item in items {
+        let Value::Mapping(mapping) = &item.value else {
+            report.push(
+                Diagnostic::error(
+                    item.place(),
+                    format!("an item of `replaces` is {}", item.kind()),
+                )
+                .help(format!("write {example}"))
+                .key("replaces"),
+            );
+            continue;
+        };
+        keys::check(mapping, Home::Replaces, report);
+        match mapping.get("name") {
+            Some(name) => names.extend(scalar::name(name, report).map(|text| (text, name.place()))),
+            None => report.push(
+                Diagnostic::error(item.place(), "an item of `replaces` without `name`")
+                    .help(format!("write {example}"))
+                    .key("name"),
+            ),
+        }
+    }
+    names
+}

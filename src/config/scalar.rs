@@ -1,0 +1,253 @@
+//! Single values: text, flags, whole numbers, durations.
+
+use super::{
+    Diagnostic,
+    diagnostic::{Report, shown},
+    keys,
+    node::{Entry, Mapping, Node, Value},
+};
+
+/// The longest text, in bytes.
+const LONGEST_TEXT: usize = 4096;
+
+/// Text that names something: a string, or a whole number or boolean as it was written. Empty text
+/// and no value at all are `None`, without an error.
+pub(super) fn name_or_nothing(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+    let Entry { key, node, .. } = entry;
+    let text = match &node.value {
+        Value::Null => return None,
+        Value::Text(text) => text.clone(),
+        Value::Bool(_) | Value::Integer(_) => unquoted(node),
+        Value::Float(_) if is_whole(node.literal) => unquoted(node),
+        Value::Float(_) => {
+            let literal = shown(node.literal);
+            report.push(
+                wrong(entry, format!("`{key}` is a fraction, {literal}"))
+                    .help(format!("put it in quotes if it is meant as text: {}", quoted(entry))),
+            );
+            return None;
+        }
+        Value::List(_) | Value::Mapping(_) => {
+            report.push(
+                wrong(entry, format!("`{key}` is {}", node.kind()))
+                    .help(format!("write one text: `{key}: example`")),
+            );
+            return None;
+        }
+    };
+    short_enough(entry, &text, report).then_some(text).filter(|text| !text.is_empty())
+}
+
+/// The same, where there must be some text.
+pub(super) fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+    let key = &entry.key;
+    let empty = match &entry.node.value {
+        Value::Null => true,
+        Value::Text(text) => text.is_empty(),
+        _ => false,
+    };
+    if empty {
+        report.push(
+            wrong(entry, format!("`{key}` is empty")).help(format!("write `{key}: example`")),
+        );
+        return None;
+    }
+    name_or_nothing(entry, report)
+}
+
+/// Text that people read.
+pub(super) fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+    let key = &entry.key;
+    let Value::Text(text) = &entry.node.value else {
+        report.push(
+            wrong(entry, format!("`{key}` is {}, not text", entry.node.kind()))
+                .help(format!("write the text in quotes: {}", quoted(entry))),
+        );
+        return None;
+    };
+    if text.trim().is_empty() {
+        report.push(
+            wrong(entry, format!("`{key}` is empty"))
+                .help("write what a refused caller should read, or remove it"),
+        );
+        return None;
+    }
+    if text.chars().any(|it| it.is_control() && it != '\n' && it != '\t') {
+        report.push(
+            wrong(entry, format!("`{key}` has control characters in it"))
+                .help("remove them; line breaks and tabs are fine"),
+        );
+        return None;
+    }
+    short_enough(entry, text, report).then(|| text.clone())
+}
+
+/// `true` or `false`.
+pub(super) fn flag(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<bool> {
+    let Entry { key, node, .. } = entry;
+    if let Value::Bool(value) = node.value {
+        return Some(value);
+    }
+    let in_quotes = match &node.value {
+        Value::Text(text) => ["true", "false"].contains(&text.to_ascii_lowercase().as_str()),
+        _ => false,
+    };
+    let help = match &node.value {
+        Value::Text(text) if in_quotes => {
+            format!("write it without quotes: `{key}: {}`", text.to_ascii_lowercase())
+        }
+        _ => format!("write `{key}: true` or `{key}: false`"),
+    };
+    report.push(wrong(entry, format!("`{key}` is {}, not true or false", node.kind())).help(help));
+    None
+}
+
+/// A flag that may be left out.
+pub(super) fn flag_or(
+    mapping: &Mapping<'_>,
+    key: &str,
+    default: bool,
+    report: &mut Report<'_>,
+) -> bool {
+    mapping.get(key).and_then(|entry| flag(entry, report)).unwrap_or(default)
+}
+
+/// A whole number from 0 to 4294967295, not in quotes.
+pub(super) fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
+    const RANGE: &str = "write a whole number from 0 to 4294967295";
+    let Entry { key, node, .. } = entry;
+    let (message, help) = match &node.value {
+        Value::Integer(_) if node.is_quoted() => {
+            (format!("`{key}` is a number in quotes"), without_quotes(entry))
+        }
+        Value::Integer(number) => match u32::try_from(*number) {
+            Ok(number) => return Some(number),
+            Err(_) if *number < 0 => (format!("`{key}` is negative"), RANGE.into()),
+            Err(_) => (format!("`{key}` is too large"), RANGE.into()),
+        },
+        Value::Float(_) if is_whole(node.literal) && node.literal.starts_with('0') => {
+            let digits = node.literal.trim_start_matches('0');
+            let fix =
+                format!("write `{key}: {digits}`: with a zero in front, YAML has two meanings");
+            (format!("`{key}` begins with a zero"), fix)
+        }
+        Value::Float(_) if is_whole(node.literal) => {
+            (format!("`{key}` is too large"), RANGE.into())
+        }
+        Value::Float(_) => {
+            (format!("`{key}` is a fraction, {}", shown(node.literal)), RANGE.into())
+        }
+        Value::Text(text) if is_whole(text) => {
+            (format!("`{key}` is a number in quotes"), without_quotes(entry))
+        }
+        _ => (format!("`{key}` is {}, not a number", node.kind()), RANGE.into()),
+    };
+    report.push(wrong(entry, message).help(help));
+    None
+}
+
+/// One of a few words.
+pub(super) fn one_of<'a>(
+    entry: &Entry<'_>,
+    words: &[&'a str],
+    report: &mut Report<'_>,
+) -> Option<&'a str> {
+    let Entry { key, node, .. } = entry;
+    let (message, meant) = match &node.value {
+        Value::Text(text) => match words.iter().find(|word| *word == text) {
+            Some(word) => return Some(word),
+            None => {
+                let meant = keys::closest(text, words);
+                (format!("`{key}` is {}, which it cannot be", shown(text)), meant)
+            }
+        },
+        _ => (format!("`{key}` is {}, not text", node.kind()), None),
+    };
+    let meant = meant.map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
+    let words = keys::list(words).replace(" and ", " or ");
+    report.push(wrong(entry, message).help(format!("{meant}write one of {words}")));
+    None
+}
+
+/// The mapping that a key must have.
+pub(super) fn mapping<'a, 'b>(
+    entry: &'b Entry<'a>,
+    example: &str,
+    report: &mut Report<'_>,
+) -> Option<&'b Mapping<'a>> {
+    let Entry { key, node, .. } = entry;
+    if let Value::Mapping(mapping) = &node.value {
+        return Some(mapping);
+    }
+    report.push(
+        wrong(entry, format!("`{key}` is {}, not a mapping", node.kind()))
+            .help(format!("write `{key}: {example}`")),
+    );
+    None
+}
+
+/// The list that a key must have.
+pub(super) fn list<'a, 'b>(
+    entry: &'b Entry<'a>,
+    example: &str,
+    report: &mut Report<'_>,
+) -> Option<&'b [Node<'a>]> {
+    let Entry { key, node, .. } = entry;
+    if let Value::List(items) = &node.value {
+        return Some(items);
+    }
+    report.push(
+        wrong(entry, format!("`{key}` is {}, not a list", node.kind())).help(format!(
+            "write `{key}:` and below it items that begin with `- `, as in {example}"
+        )),
+    );
+    None
+}
+
+/// An error about a value.
+pub(super) fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(entry.place(), message).key(&entry.key)
+}
+
+/// Splits text that begins with digits into their number and the rest. Too large a number becomes the
+/// largest there is.
+pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
+    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
+    Some((digits.parse().unwrap_or(u64::MAX), rest))
+}
+
+/// A number or boolean as it was written.
+fn unquoted(node: &Node<'_>) -> String {
+    node.literal.trim_matches(['"', '\'']).into()
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn quoted(entry: &Entry<'_>) -> String {
+    let Entry { key, node, .. } = entry;
+    match node.literal {
+        "" => format!("`{key}: \"…\"`"),
+        literal => shown(&format!("{key}: \"{literal}\"")),
+    }
+}
+
+fn without_quotes(entry: &Entry<'_>) -> String {
+    let Entry { key, node, .. } = entry;
+    format!("write it without quotes: {}", shown(&format!("{key}: {}", unquoted(node))))
+}
+
+fn short_enough(entry: &Entry<'_>, text: &str, report: &mut Report<'_>) -> bool {
+    let fits = text.len() <= LONGEST_TEXT;
+    if !fits {
+        let key = &entry.key;
+        report.push(
+            wrong(entry, format!("`{key}` is longer than {LONGEST_TEXT} bytes"))
+                .help("write a shorter text"),
+        );
+    }
+    fits
+}

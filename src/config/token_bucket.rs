@@ -1,0 +1,243 @@
+//! `token_bucket`: a rate and a burst.
+
+use super::{
+    Diagnostic,
+    diagnostic::{Report, shown},
+    keys::{self, Home},
+    limit::Limiter,
+    node::{Entry, Mapping, Value},
+    scalar::{self, leading_number},
+};
+use crate::{
+    limiter::{
+        Limit,
+        token_bucket::{self, Rate},
+    },
+    rules::Kind,
+    unit::Unit,
+};
+
+/// How to write a rate.
+const RATE_HELP: &str = "write a rate such as `100/s`, `10/min`, `5/h` or `250/day`, \
+                         or `{tokens: 100, per: 30s}`";
+
+/// How to write a duration.
+const DURATION_HELP: &str = "write a duration such as `250ms`, `60s`, `5m`, `1h` or `7d`";
+
+/// The fastest refill, in tokens per second.
+const FASTEST: u128 = u32::MAX as u128;
+
+pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
+    let mapping = scalar::mapping(entry, "{rate: 100/s, burst: 500}", report)?;
+    keys::check(mapping, Home::TokenBucket, report);
+    let burst = match mapping.get("burst") {
+        Some(entry) => scalar::whole(entry, report).map(Some),
+        None => Some(None),
+    };
+    let Some(rate) = mapping.get("rate") else {
+        report.push(
+            Diagnostic::error(entry.key_place, "`rate` is missing").help(RATE_HELP).key("rate"),
+        );
+        return None;
+    };
+    let (rate, burst) = (read_rate(rate, report)?, burst?);
+    let refuses = refuses(mapping, rate, burst);
+    let limit = token_bucket::Limit::new(rate, burst.unwrap_or(rate.tokens));
+    let kind = Kind::Limit(Limit::TokenBucket(limit));
+    Some(Limiter { kind, name: None, replaces: Vec::new(), refuses })
+}
+
+/// Warns of a bucket that nothing can be taken from.
+fn refuses(mapping: &Mapping<'_>, rate: Rate, burst: Option<u32>) -> Option<Diagnostic> {
+    let (entry, message) = match (rate.tokens, burst) {
+        (0, Some(1..)) => {
+            (mapping.get("burst")?, "`burst` does nothing: at a rate of 0 everything is refused")
+        }
+        (0, _) => (mapping.get("rate")?, "a rate of 0 refuses everything"),
+        (_, Some(0)) => (mapping.get("burst")?, "`burst: 0` refuses everything"),
+        _ => return None,
+    };
+    Some(
+        Diagnostic::warning(entry.place(), message)
+            .help("write a number above 0, or `enabled: false` beside the limit")
+            .key(&entry.key),
+    )
+}
+
+fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
+    let rate = match &entry.node.value {
+        Value::Mapping(mapping) => rate_of_parts(entry, mapping, report)?,
+        Value::Text(text) => match rate_of_text(text) {
+            Ok(rate) => rate,
+            Err(wrong) => {
+                let (message, help) = wrong;
+                report.push(scalar::wrong(entry, message).help(help));
+                return None;
+            }
+        },
+        Value::Integer(_) => {
+            let number = entry.node.literal;
+            report.push(
+                scalar::wrong(entry, "`rate` has no unit of time")
+                    .help(format!("write {} for a rate per second", shown(&format!("{number}/s")))),
+            );
+            return None;
+        }
+        _ => {
+            let message = format!("`rate` is {}", entry.node.kind());
+            report.push(scalar::wrong(entry, message).help(RATE_HELP));
+            return None;
+        }
+    };
+    if u128::from(rate.tokens) * 1_000_000 > FASTEST * u128::from(rate.period_us) {
+        report.push(
+            scalar::wrong(entry, "`rate` is above 4294967295 per second")
+                .help("write a lower rate, or a longer period"),
+        );
+        return None;
+    }
+    Some(rate)
+}
+
+/// `{tokens: 100, per: 30s}`.
+fn rate_of_parts(
+    entry: &Entry<'_>,
+    mapping: &Mapping<'_>,
+    report: &mut Report<'_>,
+) -> Option<Rate> {
+    keys::check(mapping, Home::Rate, report);
+    let mut required = |key: &str| {
+        let found = mapping.get(key);
+        if found.is_none() {
+            report.push(
+                Diagnostic::error(entry.place(), format!("`{key}` is missing"))
+                    .help("write both: `rate: {tokens: 100, per: 30s}`")
+                    .key(key),
+            );
+        }
+        found
+    };
+    let (tokens, per) = (required("tokens"), required("per"));
+    let tokens = tokens.and_then(|entry| scalar::whole(entry, report));
+    let period_us = per.and_then(|entry| duration(entry, report));
+    Some(Rate { tokens: tokens?, period_us: period_us? })
+}
+
+/// `100/s`. What is wrong and what to write, where it is no rate.
+fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
+    let no_rate = || (format!("{} is no rate", shown(text)), RATE_HELP.to_owned());
+    let (tokens, unit) = text.split_once('/').ok_or_else(no_rate)?;
+    let (tokens, unit) = (tokens.trim(), unit.trim());
+    let Some((number, "")) = leading_number(tokens) else {
+        let fraction = tokens.parse::<f64>().is_ok_and(f64::is_finite);
+        return Err(match fraction {
+            true => (
+                format!("{} is no rate in whole tokens", shown(text)),
+                "write whole tokens in a longer period: not `0.5/s` but `30/min`".into(),
+            ),
+            false => no_rate(),
+        });
+    };
+    let Some(unit) = rate_unit(unit) else {
+        let message = format!("{} is no unit of a rate", shown(unit));
+        let help = match unit {
+            "m" | "M" => format!("write `{number}/min` or `{number}/month`"),
+            _ => format!("write one of {}", keys::list(&RATE_UNITS).replace(" and ", " or ")),
+        };
+        return Err((message, help));
+    };
+    let Ok(tokens) = u32::try_from(number) else {
+        let help = "write at most 4294967295 tokens";
+        return Err((format!("{} is too many tokens", shown(tokens)), help.into()));
+    };
+    Ok(Rate::per(tokens, unit))
+}
+
+/// Units of a rate, as they are offered.
+const RATE_UNITS: [&str; 11] =
+    ["s", "min", "h", "d", "second", "minute", "hour", "day", "week", "month", "year"];
+
+fn rate_unit(name: &str) -> Option<Unit> {
+    match name.to_ascii_lowercase().as_str() {
+        "s" => Some(Unit::Second),
+        "min" => Some(Unit::Minute),
+        "h" => Some(Unit::Hour),
+        "d" => Some(Unit::Day),
+        name => Unit::from_name(name),
+    }
+}
+
+/// A duration, in microseconds.
+fn duration(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u64> {
+    let key = &entry.key;
+    let (message, help) = match &entry.node.value {
+        Value::Text(text) => match micros(text) {
+            Some(0) => (format!("`{key}` is 0"), DURATION_HELP.into()),
+            Some(micros) if micros > Unit::Year.micros() => {
+                (format!("`{key}` is longer than a year"), "write at most `365d`".into())
+            }
+            Some(micros) => return Some(micros),
+            None => (format!("{} is no duration", shown(text)), DURATION_HELP.into()),
+        },
+        Value::Integer(_) => {
+            let fix = format!("{key}: {}s", entry.node.literal);
+            (format!("`{key}` has no unit of time"), format!("write {} for seconds", shown(&fix)))
+        }
+        _ => (format!("`{key}` is {}", entry.node.kind()), DURATION_HELP.into()),
+    };
+    report.push(scalar::wrong(entry, message).help(help));
+    None
+}
+
+fn micros(text: &str) -> Option<u64> {
+    let (number, unit) = leading_number(text)?;
+    let unit = match unit {
+        "ms" => 1_000,
+        "s" => Unit::Second.micros(),
+        "m" => Unit::Minute.micros(),
+        "h" => Unit::Hour.micros(),
+        "d" => Unit::Day.micros(),
+        _ => return None,
+    };
+    Some(number.saturating_mul(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_in_any_case_and_with_spaces() {
+        for text in ["100/min", "100/MIN", "100 / minute", "100/Minute"] {
+            assert_eq!(rate_of_text(text), Ok(Rate::per(100, Unit::Minute)), "{text}");
+        }
+        assert_eq!(rate_of_text("4294967295/s"), Ok(Rate::per(u32::MAX, Unit::Second)));
+        assert_eq!(rate_of_text("0/year"), Ok(Rate::per(0, Unit::Year)));
+    }
+
+    #[test]
+    fn every_unit_that_is_offered_is_read() {
+        for unit in RATE_UNITS {
+            assert!(rate_of_text(&format!("1/{unit}")).is_ok(), "{unit}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rate_is_refused() {
+        for text in ["", "/", "100", "/s", "100/", "-1/s", "+1/s", "1.5/s", "1/m", "1/2s", "1/s/s"]
+        {
+            assert!(rate_of_text(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read() {
+        assert_eq!(micros("250ms"), Some(250_000));
+        assert_eq!(micros("60s"), micros("1m"));
+        assert_eq!(micros("24h"), micros("1d"));
+        assert_eq!(micros("99999999999999999999d"), Some(u64::MAX));
+        for text in ["", "s", "5", "5 m", "5min", "1.5h", "-1s", "5us"] {
+            assert_eq!(micros(text), None, "{text}");
+        }
+    }
+}

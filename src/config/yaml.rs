@@ -1,0 +1,328 @@
+//! Text to nodes, with serde-saphyr as the parser.
+//!
+//! The parser's values are read without a schema, each with its place, so that everything that can be
+//! said about a file is said by us, in the words of rule files, and not only about the first mistake.
+
+use super::{
+    Diagnostic, Place,
+    diagnostic::{Report, shown},
+    node::{Entry, Mapping, Node, Value},
+};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{
+    DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter as _,
+    NonFiniteFloatPolicy, Options, Spanned, budget::BudgetBreach,
+};
+use std::{borrow::Cow, collections::HashMap, fmt};
+
+/// The largest file, in bytes.
+pub(super) const LARGEST: usize = 16 << 20;
+
+/// What is wrong with one that is larger.
+pub(super) const TOO_LARGE: &str = "is larger than 16 MiB";
+
+/// The most values in a file, aliases followed: some 100,000 rules. It bounds what a bomb of aliases
+/// can blow up to; depth, aliases and the rest keep the parser's own bounds.
+const MOST_NODES: usize = 1_000_000;
+
+/// Reads the one document of a file. `None` where it is no YAML.
+pub(super) fn read<'a>(text: &'a str, source: usize, report: &mut Report<'_>) -> Option<Node<'a>> {
+    let mut reader = Reader { text, source, duplicates: false, odd_keys: false };
+    let top = Place { source, line: 1, column: 1, start: 0, end: 0 };
+    if text.len() > LARGEST {
+        let message = format!("the file {TOO_LARGE}");
+        report.push(Diagnostic::error(top, message).help("split it by domains"));
+        return None;
+    }
+    let documents: Vec<Spanned<Raw>> = match parse(text, DuplicateKeyPolicy::LastWins) {
+        Ok(documents) => documents,
+        Err(error) => {
+            report.push(reader.syntax(&error));
+            return None;
+        }
+    };
+    let mut documents = documents.into_iter();
+    let first = documents.next();
+    let root = first.map(|document| reader.node(document, report));
+    if let Some(second) = documents.next() {
+        let place = reader.node(second, report).place();
+        report.push(
+            Diagnostic::error(place, "a second document begins here")
+                .help("put it into a file of its own: a file holds one document and one domain"),
+        );
+    }
+    reader.check_odd_keys(report);
+    Some(root.unwrap_or(Node { value: Value::Null, span: top, literal: "" }))
+}
+
+fn parse(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Spanned<Raw<'_>>>, Error> {
+    let options: Options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MOST_NODES,
+            max_events: 2 * MOST_NODES,
+        },
+        duplicate_keys: duplicates,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_multiple_with_options(text, options)
+}
+
+/// A value as the parser gives it.
+enum Raw<'a> {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(Cow<'a, str>),
+    List(Vec<Spanned<Self>>),
+    Mapping(Vec<(Spanned<Self>, Spanned<Self>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Raw<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        Raw::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Self::Value, E> {
+        Ok(Raw::Integer(value))
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Self::Value, E> {
+        i128::try_from(value).map(Raw::Integer).map_err(|_| E::custom("a number that is too large"))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(Raw::Text(Cow::Owned(value.into())))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
+        Ok(Raw::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut mapping = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            mapping.push(entry);
+        }
+        Ok(Raw::Mapping(mapping))
+    }
+}
+
+/// Turns the parser's values into ours.
+struct Reader<'a> {
+    text: &'a str,
+    source: usize,
+    /// Whether a key was found twice.
+    duplicates: bool,
+    /// Whether there is a key that is no text.
+    odd_keys: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn node(&mut self, raw: Spanned<Raw<'_>>, report: &mut Report<'_>) -> Node<'a> {
+        let span = self.place(raw.referenced);
+        let literal = self.slice(self.place(raw.defined));
+        let value = match raw.value {
+            Raw::Null => Value::Null,
+            Raw::Bool(value) => Value::Bool(value),
+            Raw::Integer(value) => Value::Integer(value),
+            Raw::Float(value) => Value::Float(value),
+            Raw::Text(text) => Value::Text(text.into_owned()),
+            Raw::List(items) => {
+                Value::List(items.into_iter().map(|item| self.node(item, report)).collect())
+            }
+            Raw::Mapping(entries) => Value::Mapping(self.mapping(entries, report)),
+        };
+        Node { value, span, literal }
+    }
+
+    fn mapping(
+        &mut self,
+        raw: Vec<(Spanned<Raw<'_>>, Spanned<Raw<'_>>)>,
+        report: &mut Report<'_>,
+    ) -> Mapping<'a> {
+        let mut mapping = Mapping::default();
+        let mut seen: HashMap<String, Place> = HashMap::new();
+        for (key, value) in raw {
+            let key = self.node(key, report);
+            let value = self.node(value, report);
+            let Some(text) = self.key(&key, report) else { continue };
+            match seen.get(&text) {
+                None => {
+                    seen.insert(text.clone(), key.span);
+                    mapping.entries.push(Entry { key: text, key_place: key.span, node: value });
+                }
+                Some(first) => self.duplicate(&text, key.span, *first, report),
+            }
+        }
+        mapping
+    }
+
+    fn key(&mut self, key: &Node<'a>, report: &mut Report<'_>) -> Option<String> {
+        match &key.value {
+            Value::Text(text) => return Some(text.clone()),
+            Value::List(_) | Value::Mapping(_) => report.push(
+                Diagnostic::error(key.place(), format!("a key is {}", key.kind()))
+                    .help("write a plain word as the key"),
+            ),
+            _ => {
+                self.odd_keys = true;
+                return Some(key.literal.into());
+            }
+        }
+        None
+    }
+
+    fn duplicate(&mut self, key: &str, second: Place, first: Place, report: &mut Report<'_>) {
+        self.duplicates = true;
+        let where_first = report.describe(first, second);
+        report.push(
+            Diagnostic::error(second, format!("{} stands twice, first {where_first}", shown(key)))
+                .help("remove one of the two")
+                .key(key)
+                .related(first, "first here"),
+        );
+    }
+
+    /// Where a mapping has keys that are numbers, the parser itself drops duplicates before we see
+    /// them. Such a file is parsed once more, to hear of them.
+    fn check_odd_keys(&self, report: &mut Report<'_>) {
+        if self.odd_keys
+            && !self.duplicates
+            && let Err(error) = parse(self.text, DuplicateKeyPolicy::Error)
+        {
+            report.push(self.syntax(&error));
+        }
+    }
+
+    /// What the parser says of a text that is no YAML, with what is known to help.
+    fn syntax(&self, error: &Error) -> Diagnostic {
+        let place = error.location().unwrap_or(Location::UNKNOWN);
+        let place = self.place(place);
+        let message = match innermost(error) {
+            Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+                "values are nested too deeply: more than 64 levels".into()
+            }
+            Error::Budget { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. } => {
+                "the file holds too many values".into()
+            }
+            error => {
+                let text = DefaultMessageFormatter.format_message(error);
+                format!("this is not YAML: {}", text.escape_debug())
+            }
+        };
+        let help = syntax_help(&message, self.text.get(place.start..).unwrap_or_default());
+        Diagnostic::error(place, message).help(help)
+    }
+
+    fn place(&self, location: Location) -> Place {
+        let span = location.span();
+        let (start, length) = match (span.byte_offset(), span.byte_len()) {
+            (Some(offset), Some(length)) => (to_usize(offset), to_usize(length)),
+            // Errors of syntax count in characters, and sometimes point behind the end.
+            _ => (self.byte_offset(to_usize(span.offset())), 0),
+        };
+        let rest = self.text.get(start..).unwrap_or_default();
+        let length = match length {
+            0 => 0,
+            _ => rest.get(..length).map_or(0, |it| it.find(['\n', '\r']).unwrap_or(length)),
+        };
+        Place {
+            source: self.source,
+            line: to_usize(location.line()).max(1),
+            column: to_usize(location.column()).max(1),
+            start,
+            end: start + length,
+        }
+    }
+
+    fn byte_offset(&self, characters: usize) -> usize {
+        let end = self.text.len();
+        self.text.char_indices().nth(characters).map_or(end, |(offset, _)| offset)
+    }
+
+    fn slice(&self, place: Place) -> &'a str {
+        self.text.get(place.start..place.end).unwrap_or_default()
+    }
+}
+
+fn innermost(error: &Error) -> &Error {
+    match error {
+        Error::AliasError { error, .. } => innermost(error),
+        error => error.without_snippet(),
+    }
+}
+
+/// What to do about a text that is no YAML: the usual reasons have their own answer.
+fn syntax_help(message: &str, rest: &str) -> &'static str {
+    let begins_with = |characters: [char; 3]| rest.starts_with(characters);
+    if begins_with(['*', '@', '%']) || rest.starts_with('`') {
+        "put text that begins with `*`, `@`, `%` or a backtick in quotes: `value: \"*.example.com\"`"
+    } else if message.contains("too deeply") {
+        "write fewer levels"
+    } else if message.contains("too many values") {
+        "split it by domains, and use fewer aliases"
+    } else if message.contains("tab") {
+        "indent with spaces"
+    } else if message.contains("unsupported tag") {
+        "remove the tag; in quotes, text may begin with `!`"
+    } else if message.contains("mapping values") {
+        "check the indentation; put text that contains `: ` in quotes"
+    } else {
+        "check the quotes, brackets and indentation here and just before"
+    }
+}
+
+fn to_usize(number: impl TryInto<usize>) -> usize {
+    number.try_into().unwrap_or(usize::MAX)
+}

@@ -1,0 +1,161 @@
+//! Whatever a file holds, it is read to the end, and every place that is named is in it.
+
+use super::{merge_all, parse_all};
+use proptest::prelude::*;
+
+/// A file with everything in it.
+const VALID: &str = include_str!("everything.yaml");
+
+/// Pieces that mean something.
+const PIECES: &[&str] = &[
+    "domain",
+    "descriptors",
+    "key",
+    "value",
+    "rate_limit",
+    "token_bucket",
+    "limits",
+    "rate",
+    "unit",
+    "requests_per_unit",
+    "burst",
+    "replaces",
+    "name",
+    "metadata",
+    "message",
+    "share_threshold",
+    "concurrency",
+    ": ",
+    ":",
+    "\n",
+    "\n  ",
+    "\n    ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    "\"",
+    "'",
+    "*",
+    "&a ",
+    "*a",
+    "<<: *a",
+    "|\n",
+    ">\n",
+    "#",
+    "---\n",
+    "!!str ",
+    "true",
+    "yes",
+    "null",
+    "~",
+    "0",
+    "007",
+    "1.5",
+    ".inf",
+    "-3",
+    "4294967296",
+    "99999999999999999999999999999999999999999",
+    "100/s",
+    "{tokens: 1, per: 1ms}",
+    "day",
+    "é",
+    "\u{feff}",
+    "\t",
+    "\r\n",
+    "\r",
+    "\0",
+    "? ",
+    "%YAML 1.2\n",
+];
+
+fn check(text: &str) {
+    for loaded in [parse_all(&[text, text]), merge_all(&[text, VALID])] {
+        let rendered = loaded.render(false);
+        assert_eq!(rendered.is_empty(), loaded.diagnostics.is_empty());
+        for diagnostic in &loaded.diagnostics {
+            assert!(!diagnostic.message.is_empty() && !diagnostic.help.is_empty());
+            let places = diagnostic.place.into_iter().chain(diagnostic.related.map(|it| it.place));
+            for place in places {
+                let source = &loaded.sources[place.source].text;
+                assert!(source.get(place.start..place.end).is_some(), "{diagnostic:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_survived(text in any::<String>()) {
+        check(&text);
+    }
+
+    #[test]
+    fn any_pieces_are_survived(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40)) {
+        check(&pieces.concat());
+    }
+
+    #[test]
+    fn any_change_is_survived(
+        at in 0..VALID.len(),
+        length in 0..20_usize,
+        piece in prop::sample::select(PIECES),
+    ) {
+        let mut text = VALID.as_bytes().to_vec();
+        text.splice(at..(at + length).min(VALID.len()), piece.bytes());
+        check(&String::from_utf8_lossy(&text));
+    }
+}
+
+#[test]
+fn the_valid_file_is_valid() {
+    assert_eq!(parse_all(&[VALID]).render(false), "");
+}
+
+#[test]
+fn a_bomb_of_aliases_is_an_error() {
+    let mut text = String::from("domain: edge\na0: &a0 [x]\n");
+    for level in 1..40 {
+        let before = format!("*a{}", level - 1);
+        text.push_str(&format!("a{level}: &a{level} [{before}, {before}, {before}]\n"));
+    }
+    assert!(parse_all(&[&text]).has_errors());
+}
+
+#[test]
+fn deep_nesting_is_an_error() {
+    let text = format!("domain: edge\ndescriptors: {}{}\n", "[".repeat(5_000), "]".repeat(5_000));
+    assert!(parse_all(&[&text]).has_errors());
+    let mut text = String::from("domain: edge\n");
+    for level in 0..1_000 {
+        text.push_str(&format!("{}descriptors:\n", "  ".repeat(level)));
+        text.push_str(&format!("{}- key: a\n", "  ".repeat(level)));
+    }
+    assert!(parse_all(&[&text]).has_errors());
+}
+
+#[test]
+fn a_large_file_loads() {
+    let mut text = String::from("domain: edge\ndescriptors:\n");
+    for index in 0..20_000 {
+        text.push_str(&format!(
+            "  - {{key: user, value: u{index}, token_bucket: {{rate: 5/s}}}}\n"
+        ));
+    }
+    let loaded = parse_all(&[&text]);
+    assert!(!loaded.has_errors());
+    assert_eq!(loaded.domains[0].descriptors.len(), 20_000);
+}
+
+#[test]
+fn many_wildcards_are_compared_in_bounded_time() {
+    let mut text = String::from("domain: edge\ndescriptors:\n");
+    for index in 0..10_000 {
+        text.push_str(&format!("  - {{key: path, value: /{index}/*}}\n"));
+    }
+    assert!(!parse_all(&[&text]).has_errors());
+}

@@ -1,0 +1,218 @@
+//! What valid files mean.
+
+use super::{descriptor, merge_all, parse_all};
+use serde_json::json;
+use tollgate::{
+    limiter::{Limit, token_bucket},
+    rules::{Descriptor, Kind, Label, OnStoreFailure, Rule},
+    unit::Unit,
+};
+
+/// The only descriptor of a file with these lines in it.
+#[track_caller]
+fn read(lines: &str) -> Descriptor {
+    let mut loaded = parse_all(&[&descriptor(lines)]);
+    assert!(!loaded.has_errors(), "{}", loaded.render(false));
+    loaded.domains.remove(0).descriptors.remove(0)
+}
+
+/// Its only limit.
+#[track_caller]
+fn rule(lines: &str) -> Rule {
+    read(&format!("key: user\n{lines}")).limits.remove(0)
+}
+
+#[track_caller]
+fn bucket(lines: &str) -> token_bucket::Limit {
+    match rule(lines).kind {
+        Kind::Limit(Limit::TokenBucket(limit)) => limit,
+        Kind::Unlimited => panic!("unlimited"),
+    }
+}
+
+#[test]
+fn a_rate_limit_is_a_bucket_of_one_unit() {
+    for (name, unit) in [
+        ("second", Unit::Second),
+        ("MINUTE", Unit::Minute),
+        ("Hour", Unit::Hour),
+        ("day", Unit::Day),
+        ("week", Unit::Week),
+        ("month", Unit::Month),
+        ("year", Unit::Year),
+    ] {
+        let limit = bucket(&format!("rate_limit: {{unit: {name}, requests_per_unit: 5}}"));
+        assert_eq!(limit, token_bucket::Limit::per_unit(5, unit), "{name}");
+    }
+}
+
+#[test]
+fn a_burst_is_one_periods_tokens_unless_it_is_given() {
+    assert_eq!(bucket("token_bucket: {rate: 100/s}").burst(), 100);
+    assert_eq!(bucket("token_bucket: {rate: {tokens: 30, per: 250ms}}").burst(), 30);
+    assert_eq!(bucket("token_bucket: {rate: 100/s, burst: 5}").burst(), 5);
+    assert_eq!(bucket("token_bucket: {rate: \"100 / s\"}").rate().to_string(), "100/second");
+    assert_eq!(
+        bucket("token_bucket: {rate: {tokens: 9, per: 30s}}").rate().to_string(),
+        "9 per 30s"
+    );
+}
+
+#[test]
+fn numbers_are_read_as_yaml_has_them() {
+    assert_eq!(bucket("rate_limit: {unit: day, requests_per_unit: 0x10}").burst(), 16);
+    assert_eq!(bucket("rate_limit: {unit: day, requests_per_unit: 1_000}").burst(), 1_000);
+    assert_eq!(bucket("rate_limit: {unit: day, requests_per_unit: 4294967295}").burst(), u32::MAX);
+}
+
+#[test]
+fn the_fastest_rate_is_four_billion_a_second() {
+    assert_eq!(bucket("token_bucket: {rate: 4294967295/s}").burst(), u32::MAX);
+    assert_eq!(bucket("token_bucket: {rate: {tokens: 4294967, per: 1ms}}").burst(), 4_294_967);
+}
+
+#[test]
+fn names_are_kept_as_they_were_written() {
+    for (literal, text) in [
+        ("alice", "alice"),
+        ("007", "007"),
+        ("0x1F", "0x1F"),
+        ("yes", "yes"),
+        ("True", "True"),
+        ("-5", "-5"),
+        ("1_000", "1_000"),
+        ("18446744073709551616", "18446744073709551616"),
+        ("\"1.5\"", "1.5"),
+        ("'n'", "n"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("2026-01-01", "2026-01-01"),
+        ("\"\\x41\"", "A"),
+        ("!!str 5", "5"),
+    ] {
+        assert_eq!(read(&format!("key: {literal}")).key, text);
+        assert_eq!(read(&format!("key: user\nvalue: {literal}")).value.as_deref(), Some(text));
+    }
+    let loaded = parse_all(&["domain: 007\n"]);
+    assert_eq!(loaded.domains[0].name, "007");
+}
+
+#[test]
+fn an_empty_value_is_no_value() {
+    for value in ["", "\"\"", "~", "null"] {
+        assert_eq!(read(&format!("key: user\nvalue: {value}")).value, None, "{value}");
+    }
+}
+
+#[test]
+fn a_star_in_a_key_is_literal() {
+    assert_eq!(read("key: \"foo*\"").key, "foo*");
+}
+
+#[test]
+fn a_limit_that_stands_alone_has_no_label() {
+    assert_eq!(rule("token_bucket: {rate: 1/s}").label, None);
+    assert_eq!(rule("token_bucket: {rate: 1/s}\nname: slow").label, None);
+}
+
+#[test]
+fn limits_in_a_list_are_told_apart_by_name_or_place() {
+    let limits = read(concat!(
+        "key: user\nlimits:\n",
+        "  - token_bucket: {rate: 1/s}\n",
+        "  - {token_bucket: {rate: 1/s}, name: slow}\n",
+        "  - rate_limit: {unit: day, requests_per_unit: 1, name: 3}\n",
+        "  - token_bucket: {rate: 1/s}\n",
+    ))
+    .limits;
+    let labels: Vec<_> = limits.into_iter().map(|rule| rule.label.unwrap()).collect();
+    let named = |name: &str| Label::Name(name.into());
+    assert_eq!(labels, [Label::Place(1), named("slow"), named("3"), Label::Place(4)]);
+}
+
+#[test]
+fn a_rule_has_defaults() {
+    let rule = rule("token_bucket: {rate: 1/s}");
+    assert_eq!((rule.name, rule.message, rule.replaces), (None, None, vec![]));
+    assert!(rule.enabled && !rule.shadow_mode && !rule.quota_mode && !rule.detailed_metric);
+    assert_eq!(rule.on_store_failure, OnStoreFailure::Allow);
+    assert!(rule.metadata.is_empty());
+}
+
+#[test]
+fn every_flag_is_read() {
+    let rule = rule(concat!(
+        "token_bucket: {rate: 1/s}\nname: slow\nenabled: no\noverdraw: on\nshadow_mode: true\n",
+        "quota_mode: True\ndetailed_metric: yes\non_store_failure: deny\nmessage: Slow down.\n",
+        "metadata: {n: 1, big: 18446744073709551615, x: 1.5, t: yes, 7: [~, {a: b}]}\n",
+    ));
+    assert_eq!(rule.name.as_deref(), Some("slow"));
+    assert!(!rule.enabled && rule.shadow_mode && rule.quota_mode && rule.detailed_metric);
+    assert_eq!(rule.on_store_failure, OnStoreFailure::Deny);
+    assert_eq!(rule.message.as_deref(), Some("Slow down."));
+    let expected = json!({"n": 1, "big": u64::MAX, "x": 1.5, "t": true, "7": [null, {"a": "b"}]});
+    assert_eq!(serde_json::Value::Object(rule.metadata), expected);
+    let Kind::Limit(Limit::TokenBucket(limit)) = rule.kind else { panic!("unlimited") };
+    assert!(limit.overdraw());
+}
+
+#[test]
+fn unlimited_is_no_limit() {
+    assert_eq!(rule("rate_limit: {unlimited: true}").kind, Kind::Unlimited);
+    assert_eq!(rule("rate_limit: {unlimited: true, requests_per_unit: 1}").kind, Kind::Unlimited);
+    assert_eq!(
+        bucket("rate_limit: {unlimited: false, unit: day, requests_per_unit: 1}").burst(),
+        1
+    );
+}
+
+#[test]
+fn replaces_lists_names() {
+    let rule = rule(
+        "rate_limit: {unit: day, requests_per_unit: 1, name: c, replaces: [{name: a}, {name: 5}]}",
+    );
+    assert_eq!(rule.replaces, ["a", "5"]);
+    assert_eq!(rule.name.as_deref(), Some("c"));
+}
+
+#[test]
+fn descriptors_nest() {
+    let read = read(
+        "key: a\ndescriptors:\n  - key: b\n    descriptors:\n      - key: c\n        value: d",
+    );
+    assert_eq!(read.descriptors[0].descriptors[0].value.as_deref(), Some("d"));
+}
+
+#[test]
+fn anchors_and_merge_keys_work() {
+    let read = read(concat!(
+        "key: a\ntoken_bucket: &slow {rate: 1/s, burst: 3}\ndescriptors:\n",
+        "  - {key: b, token_bucket: *slow}\n",
+        "  - {key: c, token_bucket: {<<: *slow, burst: 9}}\n",
+    ));
+    let burst = |descriptor: &Descriptor| match descriptor.limits[0].kind {
+        Kind::Limit(Limit::TokenBucket(limit)) => limit.burst(),
+        Kind::Unlimited => panic!("unlimited"),
+    };
+    assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [3, 9]);
+}
+
+#[test]
+fn a_domain_may_be_joined_of_files() {
+    let loaded = merge_all(&[
+        "domain: edge\ndescriptors: [{key: a}]\n",
+        "domain: inner\n",
+        "domain: edge\ndescriptors: [{key: b}, {key: a, value: v}]\n",
+    ]);
+    assert_eq!(loaded.render(false), "");
+    let names: Vec<_> = loaded.domains.iter().map(|domain| domain.name.as_str()).collect();
+    assert_eq!(names, ["edge", "inner"]);
+    let keys: Vec<_> = loaded.domains[0].descriptors.iter().map(|it| it.key.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "a"]);
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_are_fine() {
+    let loaded = parse_all(&["\u{feff}domain: edge\r\ndescriptors:\r\n  - key: a\r\n"]);
+    assert_eq!(loaded.render(false), "");
+    assert_eq!(loaded.domains[0].descriptors[0].key, "a");
+}

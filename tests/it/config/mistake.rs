@@ -1,0 +1,1 @@
+//! Every mistake, with its words and its place.
