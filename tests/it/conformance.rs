@@ -9,12 +9,12 @@ use crate::{
     support::{self, Server, TempDir},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::{
-    RateLimitResponse,
-    rate_limit_response::{Code, rate_limit::Unit},
+    RateLimitResponse, rate_limit_response::Code,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use tollgate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
 #[derive(Debug, Deserialize)]
 struct Case {
@@ -141,7 +141,7 @@ pub(crate) fn shape(response: &RateLimitResponse) -> Value {
                 "code": code(status.code()),
                 "has_limit": limit.is_some(),
                 "requests_per_unit": limit.map(|limit| limit.requests_per_unit),
-                "unit": limit.map(|limit| unit(limit.unit())),
+                "unit": limit.map(|limit| unit(limit.unit)),
                 "name": limit.map(|limit| limit.name.clone()),
                 "limit_remaining": status.limit_remaining,
                 "reset": status.duration_until_reset.as_ref().map(|reset| reset.seconds),
@@ -165,8 +165,9 @@ fn code(code: Code) -> &'static str {
     code.as_str_name()
 }
 
-fn unit(unit: Unit) -> &'static str {
-    unit.as_str_name()
+fn unit(number: i32) -> &'static str {
+    // The independent types are older than WEEK.
+    Unit::try_from(number).unwrap().as_str_name()
 }
 
 /// What an answer lacks of what is expected; what is not expected is not compared.

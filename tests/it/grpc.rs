@@ -10,14 +10,13 @@ use envoy_types::pb::{
         service::ratelimit::v3::{
             RateLimitRequest, RateLimitResponse, rate_limit_service_client::RateLimitServiceClient,
         },
-        r#type::v3::RateLimitUnit,
     },
     google::protobuf::{Struct, UInt64Value, Value as ProtoValue, value::Kind},
 };
 use prost::{Message as _, bytes::Bytes};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
-use tollgate::grpc::proto::envoy as ours;
+use tollgate::grpc::proto::envoy::{self as ours, r#type::v3::RateLimitUnit};
 use tonic::{Code, Status, client::Grpc, transport::Channel};
 
 /// A client as Envoy's own protos generate it.
@@ -52,6 +51,7 @@ fn read_descriptor(descriptor: &Value) -> RateLimitDescriptor {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let limit = descriptor.get("limit").map(|limit| RateLimitOverride {
         requests_per_unit: limit["requests_per_unit"].as_u64().unwrap().try_into().unwrap(),
+        // The independent types are older than WEEK.
         unit: RateLimitUnit::from_str_name(limit["unit"].as_str().unwrap()).unwrap().into(),
     });
     RateLimitDescriptor {
