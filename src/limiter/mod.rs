@@ -102,7 +102,7 @@ impl Limit {
         match self {
             Self::TokenBucket(limit) => serde_json::json!({
                 self.limiter(): {
-                    "rate": limit.rate().to_string(),
+                    "rate": { "tokens": limit.rate().tokens, "per": limit.rate().period() },
                     "burst": limit.burst(),
                     "overdraw": limit.overdraw(),
                 }

@@ -5,47 +5,64 @@ use crate::key::Path;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Columns between the start of a line and what its limits say.
-const LIMITS_FROM: usize = 36;
-
-/// The rules as a tree, one line a descriptor or limit.
+/// The rules as a tree: a line for each descriptor or limit, what it does, and its address.
 pub fn tree(domains: &[Domain]) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for domain in domains {
-        let _ = writeln!(text, "{}", domain.name);
+        lines.push(Line { start: printable(&domain.name), ..Line::default() });
         let path = Path::of_domain(domain.name.as_bytes());
-        draw(&mut text, &domain.descriptors, &path, "");
+        draw(&mut lines, &domain.descriptors, &path, "");
+    }
+    in_columns(&lines)
+}
+
+/// A line of the tree, in three columns.
+#[derive(Default)]
+struct Line {
+    start: String,
+    what: String,
+    address: String,
+}
+
+fn in_columns(lines: &[Line]) -> String {
+    let width = |text: fn(&Line) -> &str| {
+        lines.iter().map(|line| text(line).chars().count()).max().unwrap_or(0)
+    };
+    let (start_width, what_width) = (width(|line| &line.start), width(|line| &line.what));
+    let mut text = String::new();
+    for Line { start, what, address } in lines {
+        let line = format!("{start:<start_width$}   {what:<what_width$}   {address}");
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
 
-fn draw(text: &mut String, descriptors: &[Descriptor], above: &Path, indent: &str) {
+fn draw(lines: &mut Vec<Line>, descriptors: &[Descriptor], above: &Path, indent: &str) {
     for (place, descriptor) in descriptors.iter().enumerate() {
         let is_last = place + 1 == descriptors.len();
         let (branch, below) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let path = descriptor.path(above);
-        let name = match &descriptor.value {
-            None => descriptor.key.clone(),
-            Some(value) => format!("{}={value}", descriptor.key),
-        };
-        let mut start = format!("{indent}{branch}{}", printable(&name));
+        let mut start = format!("{indent}{branch}{}", name_of(descriptor));
         let indent = format!("{indent}{below}");
-        let beside = if descriptor.descriptors.is_empty() { "   " } else { "│  " };
+        let is_leaf = descriptor.descriptors.is_empty();
         for rule in &descriptor.limits {
-            let address = rule.path(&path);
             let what = what(rule, descriptor.share_threshold);
-            let _ = writeln!(text, "{start:<LIMITS_FROM$} {what:<44} {}", address.as_str());
-            start = format!("{indent}{beside}");
+            lines.push(Line { start, what, address: rule.path(&path).as_str().to_owned() });
+            start = format!("{indent}{}", if is_leaf { "" } else { "│" });
         }
         if descriptor.limits.is_empty() {
-            let whitelisted = descriptor.descriptors.is_empty();
-            let _ = match whitelisted {
-                true => writeln!(text, "{start:<LIMITS_FROM$} no limit"),
-                false => writeln!(text, "{start}"),
-            };
+            let what = if is_leaf { "no limit" } else { "" };
+            lines.push(Line { start, what: what.to_owned(), address: String::new() });
         }
-        draw(text, &descriptor.descriptors, &path, &indent);
+        draw(lines, &descriptor.descriptors, &path, &indent);
     }
+}
+
+fn name_of(descriptor: &Descriptor) -> String {
+    printable(&match &descriptor.value {
+        None => descriptor.key.clone(),
+        Some(value) => format!("{}={value}", descriptor.key),
+    })
 }
 
 /// What a rule does, and what is special about it.
@@ -123,7 +140,5 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, path: &Path) -> 
 
 /// One line, whatever a name holds.
 fn printable(name: &str) -> String {
-    name.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
+    name.replace(char::is_control, "\u{FFFD}")
 }

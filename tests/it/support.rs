@@ -88,16 +88,22 @@ impl Server {
             .arg(config)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
         let mut screen = BufReader::new(process.stdout.take().unwrap()).lines();
+        // Pipes that nobody empties would block the server in the end.
+        let mut log = process.stderr.take().unwrap();
+        let log = tokio::spawn(async move {
+            let mut text = String::new();
+            log.read_to_string(&mut text).await.map(|_| text)
+        });
 
         let [mut grpc, mut http, mut admin] = [None; 3];
         let reading = async {
             while grpc.is_none() || http.is_none() || admin.is_none() {
-                let line = screen.next_line().await.unwrap();
-                let line = line.expect("tollgate ended before it was ready");
+                let Some(line) = screen.next_line().await.unwrap() else { return false };
                 match line.split_whitespace().collect::<Vec<_>>()[..] {
                     ["gRPC", address, ..] => grpc = address.parse().ok(),
                     ["HTTP", address, ..] => http = address.parse().ok(),
@@ -105,10 +111,13 @@ impl Server {
                     _ => {}
                 }
             }
+            true
         };
-        time::timeout(PATIENCE, reading).await.expect("tollgate did not print its addresses");
+        let is_ready = time::timeout(PATIENCE, reading).await;
+        if !is_ready.expect("tollgate did not print its addresses") {
+            panic!("tollgate ended before it was ready: {}", log.await.unwrap().unwrap());
+        }
 
-        // A pipe that nobody empties would block the server in the end.
         tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
         Self { grpc: grpc.unwrap(), http: http.unwrap(), admin: admin.unwrap(), _process: process }
     }

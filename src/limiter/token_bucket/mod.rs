@@ -95,11 +95,11 @@ impl Limit {
         self.rate.unit_of(self.burst)
     }
 
-    /// Its promise, for people: `50 per second`, or `500 at once, refilled at 100/second`.
+    /// Its promise, for people: `50 per second`, or `100 per second, bursts of 500`.
     pub fn in_words(&self) -> String {
         match self.unit() {
             Some(unit) => format!("{} per {unit}", self.burst),
-            None => format!("{} at once, refilled at {}", self.burst, self.rate),
+            None => format!("{}, bursts of {}", self.rate.in_words(), self.burst),
         }
     }
 

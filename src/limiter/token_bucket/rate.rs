@@ -1,7 +1,6 @@
 //! How fast a bucket refills, as written and as counted.
 
 use crate::unit::Unit;
-use std::fmt;
 
 /// So many tokens in so much time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,25 +23,27 @@ impl Rate {
             u128::from(self.tokens) * u128::from(unit.micros())
                 == u128::from(amount) * u128::from(self.period_us)
         };
-        let own = Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us);
-        own.filter(arrives_in).or_else(|| Unit::ALL.into_iter().find(arrives_in))
+        self.unit().filter(arrives_in).or_else(|| Unit::ALL.into_iter().find(arrives_in))
     }
-}
 
-/// As a rule file writes it: `100/s`, or `100 per 30s` for a period without a name.
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us);
-        match unit {
-            Some(unit) => write!(f, "{}/{unit}", self.tokens),
-            None if self.period_us.is_multiple_of(1_000_000) => {
-                write!(f, "{} per {}s", self.tokens, self.period_us / 1_000_000)
-            }
-            None if self.period_us.is_multiple_of(1_000) => {
-                write!(f, "{} per {}ms", self.tokens, self.period_us / 1_000)
-            }
-            None => write!(f, "{} per {}us", self.tokens, self.period_us),
+    /// For people: `100 per second`, or `100 per 30s`.
+    pub fn in_words(self) -> String {
+        let period = self.unit().map_or_else(|| self.period(), |unit| unit.to_string());
+        format!("{} per {period}", self.tokens)
+    }
+
+    /// The period as a rule file writes it: `30s`, or `250ms`.
+    pub fn period(self) -> String {
+        if self.period_us.is_multiple_of(1_000_000) {
+            format!("{}s", self.period_us / 1_000_000)
+        } else {
+            format!("{}ms", self.period_us / 1_000)
         }
+    }
+
+    /// The unit that is its period, if one is.
+    fn unit(self) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us)
     }
 }
 

@@ -51,9 +51,9 @@ fn a_burst_is_one_periods_tokens_unless_it_is_given() {
     assert_eq!(bucket("token_bucket: {rate: 100/s}").burst(), 100);
     assert_eq!(bucket("token_bucket: {rate: {tokens: 30, per: 250ms}}").burst(), 30);
     assert_eq!(bucket("token_bucket: {rate: 100/s, burst: 5}").burst(), 5);
-    assert_eq!(bucket("token_bucket: {rate: \"100 / s\"}").rate().to_string(), "100/second");
+    assert_eq!(bucket("token_bucket: {rate: \"100 / s\"}").rate().in_words(), "100 per second");
     assert_eq!(
-        bucket("token_bucket: {rate: {tokens: 9, per: 30s}}").rate().to_string(),
+        bucket("token_bucket: {rate: {tokens: 9, per: 30s}}").rate().in_words(),
         "9 per 30s"
     );
 }
