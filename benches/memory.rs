@@ -1,0 +1,48 @@
+//! How much memory a live key takes in the memory store, beside the key's own text.
+//!
+//! `cargo bench --bench memory [KEYS]` fills a store, and reads from `/proc` what that took.
+
+use std::{env, fs, hint::black_box};
+use tollgate::{
+    clock::Timestamp,
+    key::{Key, Path},
+    limiter::{Cost, Limit, token_bucket},
+    store::Memory,
+    unit::Unit,
+    verdict::Check,
+};
+
+fn main() {
+    let keys = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));
+    let check =
+        Check { slot: 0, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
+    // Room to spare: a shard that is full by chance must not forget any of them.
+    let store = Memory::new(2 * keys);
+    let before = resident_bytes();
+    let mut text = 0;
+    for user in 0..keys {
+        let key = key(user);
+        text += key.as_str().len();
+        black_box(store.decide(Timestamp::from_micros(1), &[key], &[check]));
+    }
+    let grown = resident_bytes() - before;
+    assert_eq!(store.len(), keys);
+    let (each, text) = (grown as f64 / keys as f64, text as f64 / keys as f64);
+    println!("{keys} live keys: {} MiB resident", grown >> 20);
+    println!("{each:.1} bytes a key: {text:.1} of its own text, {:.1} beside it", each - text);
+}
+
+fn key(user: usize) -> Key {
+    let mut path = Path::of_domain(b"edge");
+    path.push_value(b"plan", b"free");
+    path.push_value(b"user", format!("{user:010}").as_bytes());
+    Key::new("token_bucket", &path)
+}
+
+fn resident_bytes() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let kibibytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
+    kibibytes.unwrap_or_default() * 1024
+}
