@@ -14,4 +14,5 @@ mod differences;
 mod envoy;
 mod grpc;
 mod http;
+mod packaging;
 mod support;
