@@ -15,4 +15,5 @@ mod envoy;
 mod grpc;
 mod http;
 mod packaging;
+mod serve;
 mod support;
