@@ -47,7 +47,12 @@ struct Mesh {
 impl Mesh {
     async fn start() -> Self {
         let files = TempDir::new();
-        let server = Server::start(&files.file("edge.yaml", RULES)).await;
+        let rules = files.file("edge.yaml", RULES);
+        Self::start_with(&rules, files).await
+    }
+
+    async fn start_with(rules: &Path, files: TempDir) -> Self {
+        let server = Server::start(rules).await;
         let (upstream, reached) = start_upstream().await;
         // Envoy reads JSON as well, so the example is changed by place, not by searching its text.
         let config = files.file("envoy.json", &example_for(server.grpc, upstream).to_string());
@@ -228,4 +233,21 @@ async fn limits_a_path_however_it_is_spelled() {
     }
     assert_eq!(mesh.get("/login?again", &[]).await.status, 429);
     assert_eq!(mesh.get("/", &[]).await.status, 200, "no other path is limited by address");
+}
+
+#[tokio::test]
+async fn the_sample_rules_limit_what_the_example_sends() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let mesh = Mesh::start_with(&samples, TempDir::new()).await;
+
+    let answer = mesh.get_as(b"ada").await;
+    assert!(answer.header("x-ratelimit-limit").is_some(), "{answer:?}");
+
+    // Five a minute: even a machine that is slow at this gets through sooner than they come back.
+    let mut attempts = Vec::new();
+    for _ in 0..10 {
+        attempts.push(mesh.get("/login", &[]).await.status);
+    }
+    assert_eq!(attempts[..5], [200; 5]);
+    assert!(attempts[5..].contains(&429), "{attempts:?}");
 }

@@ -14,4 +14,6 @@ mod differences;
 mod envoy;
 mod grpc;
 mod http;
+mod packaging;
+mod serve;
 mod support;

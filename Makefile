@@ -1,0 +1,27 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test fuzz lint
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-5s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Serve the rules in config/ from memory
+	cargo run --locked
+
+# What one reads last is the summary of the most tests, so the fuzzers and the examples in the
+# documentation, which `cargo test` alone would run last, come first.
+test: ## Run every test; installs what a fresh Debian machine lacks
+	scripts/prepare
+	scripts/fuzz
+	cargo test --locked --doc
+	cargo test --locked --lib --bins --tests
+
+fuzz: ## Feed random input to the rule reader and the decider, for FUZZ_SECONDS (20)
+	scripts/fuzz
+
+# What fails fast comes first. Whoever lacks cargo-deny gets the version that CI has.
+lint: ## Check formatting, lints, and the licences and sources of dependencies
+	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
+	cargo deny --locked check bans licenses sources
