@@ -26,6 +26,15 @@ pub(super) struct Limiter {
     pub(super) refuses: Option<Diagnostic>,
 }
 
+/// A limit, and where to point at it.
+struct Placed {
+    rule: Rule,
+    /// Its limiter's key.
+    limiter: Place,
+    /// Its name; its limiter's key where it has none.
+    name: Place,
+}
+
 /// Reads all limits of a descriptor.
 pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let mut limiters = mapping.among(LIMITERS);
@@ -43,7 +52,7 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Ru
         return Vec::new();
     };
     let rule = read(mapping, limiter, report);
-    rule.map(|(rule, _)| rule).into_iter().collect()
+    rule.map(|placed| placed.rule).into_iter().collect()
 }
 
 /// Reads the items of `limits`.
@@ -60,9 +69,9 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let mut names = HashMap::new();
     let mut rules = Vec::new();
     for (index, node) in items.iter().enumerate() {
-        let Some((mut rule, place)) = item(node, report) else { continue };
+        let Some(Placed { mut rule, limiter, name: place }) = item(node, report) else { continue };
         if rule.kind == Kind::Unlimited && items.len() > 1 {
-            report.push(unlimited_among_others(place));
+            report.push(unlimited_among_others(limiter));
         }
         if let Some(name) = &rule.name {
             let first = *names.entry(name.clone()).or_insert(place);
@@ -76,8 +85,8 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     rules
 }
 
-/// Reads an item of `limits`. The place is that of its limiter's key.
-fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
+/// Reads an item of `limits`.
+fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<Placed> {
     let Value::Mapping(mapping) = &node.value else {
         report.push(
             Diagnostic::error(node.place(), format!("an item of `limits` is {}", node.kind()))
@@ -107,17 +116,13 @@ fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
 }
 
 /// Reads a limit with everything beside it.
-fn read(
-    mapping: &Mapping<'_>,
-    entry: &Entry<'_>,
-    report: &mut Report<'_>,
-) -> Option<(Rule, Place)> {
+fn read(mapping: &Mapping<'_>, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Placed> {
     let flags = Flags::read(mapping, report);
     let limiter = match entry.key.as_str() {
         "rate_limit" => rate_limit::read(entry, report)?,
         _ => token_bucket::read(entry, report)?,
     };
-    let name = name(&flags, limiter.name, report);
+    let (name, place) = name(&flags, limiter.name, report).unzip();
     let replaces = replaces(limiter.replaces, name.as_deref(), report);
     if let Some(refuses) = limiter.refuses.filter(|_| flags.enabled) {
         report.push(refuses);
@@ -132,14 +137,20 @@ fn read(
         }
         limit @ Kind::Limit(_) => limit,
     };
-    Some((flags.into_rule(kind, name, replaces), entry.key_place))
+    let limiter = entry.key_place;
+    let rule = flags.into_rule(kind, name, replaces);
+    Some(Placed { rule, limiter, name: place.unwrap_or(limiter) })
 }
 
 /// The one name of a limit, which may stand inside `rate_limit` or beside it.
-fn name(flags: &Flags, inside: Option<(String, Place)>, report: &mut Report<'_>) -> Option<String> {
+fn name(
+    flags: &Flags,
+    inside: Option<(String, Place)>,
+    report: &mut Report<'_>,
+) -> Option<(String, Place)> {
     let (beside, inside) = match (flags.name.clone(), inside) {
         (Some(beside), Some(inside)) => (beside, inside),
-        (beside, inside) => return beside.or(inside).map(|(name, _)| name),
+        (beside, inside) => return beside.or(inside),
     };
     report.push(
         Diagnostic::error(beside.1, "`name` stands beside `rate_limit` and inside it")
@@ -147,7 +158,7 @@ fn name(flags: &Flags, inside: Option<(String, Place)>, report: &mut Report<'_>)
             .key("name")
             .related(inside.1, "and here"),
     );
-    Some(beside.0)
+    Some(beside)
 }
 
 fn replaces(

@@ -21,6 +21,7 @@ mod limit;
 mod metadata;
 mod node;
 mod rate_limit;
+mod raw;
 mod read;
 mod render;
 mod scalar;

@@ -22,7 +22,10 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
     let name =
         mapping.get("name").and_then(|entry| Some((scalar::name(entry, report)?, entry.place())));
     let replaces = replaces(mapping, report);
-    let unlimited = scalar::flag_or(mapping, "unlimited", false, report);
+    // Where this cannot be read, what is missing beside it shows what was meant.
+    let unlimited = mapping.get("unlimited").is_some_and(|entry| {
+        scalar::flag(entry, report).unwrap_or_else(|| mapping.get("unit").is_none())
+    });
     let requests = requests_per_unit(entry, mapping, unlimited, report);
     if unlimited {
         check_unlimited(mapping, report);
@@ -74,7 +77,7 @@ fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Op
         },
         _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
     };
-    let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+    let meant = meant.map(|name| format!("did you mean `{name}`?\n")).unwrap_or_default();
     report.push(scalar::wrong(unit, message).help(format!("{meant}{one_of}")));
     None
 }

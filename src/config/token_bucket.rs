@@ -129,7 +129,7 @@ fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
     let (tokens, unit) = text.split_once('/').ok_or_else(no_rate)?;
     let (tokens, unit) = (tokens.trim(), unit.trim());
     let Some((number, "")) = leading_number(tokens) else {
-        let fraction = tokens.parse::<f64>().is_ok_and(f64::is_finite);
+        let fraction = tokens.contains('.') && tokens.parse::<f64>().is_ok();
         return Err(match fraction {
             true => (
                 format!("{} is no rate in whole tokens", shown(text)),
