@@ -4,9 +4,9 @@ use super::{
     Diagnostic, Place,
     diagnostic::{Report, shown},
     flag::Flags,
-    keys::{self, FLAGS, Home, LIMITERS},
     node::{Entry, Mapping, Node, Value},
-    rate_limit, scalar, token_bucket,
+    rate_limit, token_bucket, value,
+    vocabulary::{self, FLAGS, Home, LIMITERS},
 };
 use crate::{
     limiter,
@@ -58,10 +58,10 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Ru
 /// Reads the items of `limits`.
 fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let example = "`- token_bucket: {rate: 100/s}`";
-    let Some(items) = scalar::list(entry, example, report) else { return Vec::new() };
+    let Some(items) = value::list(entry, example, report) else { return Vec::new() };
     if items.is_empty() {
         report.push(
-            scalar::wrong(entry, "`limits` is empty").help(format!(
+            value::wrong(entry, "`limits` is empty").help(format!(
                 "write at least one limit below it, such as {example}, or remove it"
             )),
         );
@@ -94,13 +94,13 @@ fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<Placed> {
         );
         return None;
     };
-    keys::check(mapping, Home::Item, report);
+    vocabulary::check(mapping, Home::Item, report);
     let mut limiters = mapping.among(LIMITERS);
     let Some(limiter) = limiters.next() else {
-        if !keys::has_planned_limit(mapping) {
+        if !vocabulary::has_planned_limit(mapping) {
             report.push(
                 Diagnostic::error(node.place(), "an item of `limits` without a limit")
-                    .help(format!("write one of {} in it", keys::list(LIMITERS))),
+                    .help(format!("write one of {} in it", vocabulary::list(LIMITERS))),
             );
         }
         return None;
@@ -218,7 +218,7 @@ fn stray_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
 
 /// Warns of what is said of a limit where there is none.
 fn useless_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
-    if keys::has_planned_limit(mapping) {
+    if vocabulary::has_planned_limit(mapping) {
         return;
     }
     // Wrong values are wrong here too.

@@ -146,6 +146,9 @@ impl<'a> Reader<'a> {
             Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
                 "values are nested too deeply: more than 64 levels".into()
             }
+            Error::DuplicateMappingKey { key, .. } => {
+                format!("{} stands twice", shown(key.as_deref().unwrap_or("a key")))
+            }
             Error::Budget { .. }
             | Error::AliasReplayLimitExceeded { .. }
             | Error::AliasReplayStackDepthExceeded { .. } => {
@@ -156,7 +159,7 @@ impl<'a> Reader<'a> {
                 format!("this is not YAML: {}", shortened(&text, LONGEST_REASON))
             }
         };
-        let help = syntax_help(&message, self.text.get(place.start..).unwrap_or_default());
+        let help = remedy(&message, self.text.get(place.start..).unwrap_or_default());
         Diagnostic::error(place, message).help(help)
     }
 
@@ -198,21 +201,24 @@ fn innermost(error: &Error) -> &Error {
     }
 }
 
-/// What to do about a text that is no YAML: the usual reasons have their own answer.
-fn syntax_help(message: &str, rest: &str) -> &'static str {
-    let begins_with = |characters: [char; 3]| rest.starts_with(characters);
-    if begins_with(['*', '@', '%']) || rest.starts_with('`') {
+/// Words of the parser's reasons, and what to do about each.
+const REMEDIES: &[(&str, &str)] = &[
+    ("too deeply", "write fewer levels"),
+    ("recursion limit", "write fewer levels"),
+    ("too many values", "split it by domains, and use fewer aliases"),
+    ("stands twice", "remove one of the two"),
+    ("recursive", "remove the alias: it cannot stand inside what it repeats"),
+    ("unsupported tag", "remove the tag; in quotes, text may begin with `!`"),
+    ("mapping values", "check the indentation; put text that contains `: ` in quotes"),
+    ("tab", "indent with spaces"),
+];
+
+/// What to do about a text that is no YAML.
+fn remedy(message: &str, rest: &str) -> &'static str {
+    if let Some((_, remedy)) = REMEDIES.iter().find(|(words, _)| message.contains(words)) {
+        remedy
+    } else if rest.starts_with(['*', '@', '%', '`']) {
         "put text that begins with `*`, `@`, `%` or a backtick in quotes: `value: \"*.example.com\"`"
-    } else if message.contains("too deeply") || message.contains("recursion limit") {
-        "write fewer levels"
-    } else if message.contains("too many values") {
-        "split it by domains, and use fewer aliases"
-    } else if message.contains("tab") {
-        "indent with spaces"
-    } else if message.contains("unsupported tag") {
-        "remove the tag; in quotes, text may begin with `!`"
-    } else if message.contains("mapping values") {
-        "check the indentation; put text that contains `: ` in quotes"
     } else {
         "check the quotes, brackets and indentation here and just before"
     }

@@ -65,15 +65,20 @@ fn text_that_is_no_yaml() {
         ("'''\n", 1, 1, "this is not YAML: unclosed quote"),
         ("domain: [\n", 1, 9, "this is not YAML: unclosed bracket '['"),
         ("domain: *edge\n", 1, 9, "this is not YAML: alias references unknown anchor"),
+        (
+            "domain: &a [*a]\n",
+            1,
+            13,
+            "this is not YAML: recursive references require weak recursion types",
+        ),
         ("domain: !edge a\n", 1, 15, "this is not YAML: unsupported tag `!edge`"),
     ]);
 }
 
 #[test]
 fn keys_that_are_numbers_and_stand_twice() {
-    let text = descriptor("key: a\ntoken_bucket: {rate: 1/s}\nmetadata: {1: a, 1: b}");
-    let loaded = parse_all(&[&text]);
-    assert!(loaded.has_errors() && loaded.render(false).contains("duplicate mapping key"));
+    let text = descriptor("key: a\ntoken_bucket: {rate: 1/s}\nmetadata: {1: a, b: c, 1: d}");
+    check(&parse_all(&[&text]), &[(Severity::Error, 5, 28, "`1` stands twice")], &text);
 }
 
 #[test]

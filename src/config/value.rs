@@ -1,10 +1,10 @@
-//! Single values: text, flags, whole numbers, durations.
+//! Values of the types that keys ask for: names, prose, flags, whole numbers, words, mappings, lists.
 
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
-    keys,
     node::{Entry, Mapping, Node, Value},
+    vocabulary,
 };
 
 /// The longest text, in bytes.
@@ -124,10 +124,8 @@ pub(super) fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
             Err(_) => (format!("`{key}` is too large"), RANGE.into()),
         },
         Value::Float(_) if is_whole(node.literal) && node.literal.starts_with('0') => {
-            let digits = node.literal.trim_start_matches('0');
-            let fix =
-                format!("write `{key}: {digits}`: with a zero in front, YAML has two meanings");
-            (format!("`{key}` begins with a zero"), fix)
+            let fix = "write it without: with a zero in front, YAML has two meanings";
+            (format!("`{key}` begins with a zero"), fix.into())
         }
         Value::Float(_) if is_whole(node.literal) => {
             (format!("`{key}` is too large"), RANGE.into())
@@ -155,14 +153,14 @@ pub(super) fn one_of<'a>(
         Value::Text(text) => match words.iter().find(|word| *word == text) {
             Some(word) => return Some(word),
             None => {
-                let meant = keys::closest(text, words);
+                let meant = vocabulary::closest(text, words);
                 (format!("`{key}` is {}, which it cannot be", shown(text)), meant)
             }
         },
         _ => (format!("`{key}` is {}, not text", node.kind()), None),
     };
     let meant = meant.map(|word| format!("did you mean `{word}`?\n")).unwrap_or_default();
-    let words = keys::list(words).replace(" and ", " or ");
+    let words = vocabulary::list(words).replace(" and ", " or ");
     report.push(wrong(entry, message).help(format!("{meant}write one of {words}")));
     None
 }
@@ -205,14 +203,6 @@ pub(super) fn list<'a, 'b>(
 /// An error about a value.
 pub(super) fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error(entry.place(), message).key(&entry.key)
-}
-
-/// Splits text that begins with digits into their number and the rest. Too large a number becomes the
-/// largest there is.
-pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
-    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
-    let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
-    Some((digits.parse().unwrap_or(u64::MAX), rest))
 }
 
 /// A number or boolean as it was written.
