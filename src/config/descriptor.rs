@@ -3,11 +3,11 @@
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
-    keys::{self, Home},
     limit,
     node::{Mapping, Node, Value},
-    scalar,
     sibling::{self, Sibling},
+    value,
+    vocabulary::{self, Home},
 };
 use crate::rules::Descriptor;
 
@@ -17,7 +17,7 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Si
     if matches!(entry.node.value, Value::Null) {
         return Vec::new();
     }
-    let items = scalar::list(entry, "`- key: user`", report).unwrap_or_default();
+    let items = value::list(entry, "`- key: user`", report).unwrap_or_default();
     items.iter().filter_map(|item| read(item, report)).collect()
 }
 
@@ -29,19 +29,23 @@ fn read(node: &Node<'_>, report: &mut Report<'_>) -> Option<Sibling> {
         );
         return None;
     };
-    keys::check(mapping, Home::Descriptor, report);
+    vocabulary::check(mapping, Home::Descriptor, report);
     let key = key(node, mapping, report);
-    let value = mapping.get("value").and_then(|entry| scalar::name_or_nothing(entry, report));
-    let share_threshold = share_threshold(mapping, value.as_deref(), report);
-    let value_to_metric = scalar::flag_or(mapping, "value_to_metric", false, report);
+    let value = match mapping.get("value") {
+        Some(entry) => value::name_or_nothing(entry, report),
+        None => Some(None),
+    };
+    let share_threshold = share_threshold(mapping, value.as_ref(), report);
+    let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
     let limits = limit::read_all(mapping, report);
     let below = read_all(mapping, report);
     sibling::check(&below, report);
-    let entry = mapping.get("value").filter(|_| value.is_some()).or_else(|| mapping.get("key"))?;
+    let (key, value) = (key?, value?);
+    let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;
     let descriptors = below.into_iter().map(|it| it.descriptor).collect();
     Some(Sibling {
         descriptor: Descriptor {
-            key: key?,
+            key,
             value,
             share_threshold,
             value_to_metric,
@@ -61,19 +65,24 @@ fn key(node: &Node<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Optio
         );
         return None;
     };
-    scalar::name(entry, report)
+    value::name(entry, report)
 }
 
-fn share_threshold(mapping: &Mapping<'_>, value: Option<&str>, report: &mut Report<'_>) -> bool {
+fn share_threshold(
+    mapping: &Mapping<'_>,
+    value: Option<&Option<String>>,
+    report: &mut Report<'_>,
+) -> bool {
     let Some(entry) = mapping.get("share_threshold") else { return false };
-    let share = scalar::flag(entry, report).unwrap_or(false);
-    if share && !value.is_some_and(|value| value.contains('*')) {
-        let but = match value {
-            Some(value) => format!("the value {} has none", shown(value)),
-            None => "there is no value".into(),
-        };
+    let share = value::flag(entry, report).unwrap_or(false);
+    let but = match value {
+        Some(None) => "there is no value".into(),
+        Some(Some(value)) if !value.contains('*') => format!("the value {} has none", shown(value)),
+        _ => return share,
+    };
+    if share {
         report.push(
-            scalar::wrong(entry, format!("`share_threshold` needs a value with a `*`, but {but}"))
+            value::wrong(entry, format!("`share_threshold` needs a value with a `*`, but {but}"))
                 .help("remove it, or write a wildcard such as `value: \"/api/*\"`"),
         );
     }

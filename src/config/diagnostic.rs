@@ -162,15 +162,20 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The longest text that a message repeats, in characters.
+/// The longest text of a file that a message repeats, in characters.
 const LONGEST_SHOWN: usize = 60;
 
-/// Somebody's text in backticks: shortened, and without anything that a terminal would obey.
+/// Text of a file in backticks.
 pub(super) fn shown(text: &str) -> String {
-    let mut short: String =
-        text.chars().take(LONGEST_SHOWN).map(|it| if it.is_control() { '·' } else { it }).collect();
-    if text.chars().nth(LONGEST_SHOWN).is_some() {
+    format!("`{}`", shortened(text, LONGEST_SHOWN))
+}
+
+/// The beginning of a text, without anything that a terminal would obey.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
+    let plain = |character: char| if character.is_control() { '·' } else { character };
+    let mut short: String = text.chars().take(longest).map(plain).collect();
+    if text.chars().nth(longest).is_some() {
         short.push('…');
     }
-    format!("`{short}`")
+    short
 }

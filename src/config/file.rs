@@ -3,10 +3,10 @@
 use super::{
     Diagnostic, Place, descriptor,
     diagnostic::Report,
-    keys::{self, Home},
     node::{Mapping, Node, Value},
-    scalar,
     sibling::Sibling,
+    value,
+    vocabulary::{self, Home},
 };
 
 /// What one file says.
@@ -33,9 +33,9 @@ pub(super) fn read(root: &Node<'_>, report: &mut Report<'_>) -> File {
             return File::default();
         }
     };
-    keys::check(mapping, Home::File, report);
+    vocabulary::check(mapping, Home::File, report);
     let domain = match mapping.get("domain") {
-        Some(entry) => scalar::name(entry, report).map(|name| (name, entry.place())),
+        Some(entry) => value::name(entry, report).map(|name| (name, entry.place())),
         None => {
             report.push(
                 Diagnostic::error(root.place(), "`domain` is missing")

@@ -1,7 +1,6 @@
 //! What stands beside a limit, whichever it is.
 
-use super::Diagnostic;
-use super::{Place, diagnostic::Report, metadata, node::Mapping, scalar};
+use super::{Diagnostic, Place, diagnostic::Report, metadata, node::Mapping, value};
 use crate::rules::{Kind, OnStoreFailure, Rule};
 use serde_json::{Map, Value};
 
@@ -26,17 +25,17 @@ impl Flags {
     pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Self {
         let name = mapping
             .get("name")
-            .and_then(|entry| Some((scalar::name(entry, report)?, entry.place())));
+            .and_then(|entry| Some((value::name(entry, report)?, entry.place())));
         Self {
             name,
-            enabled: scalar::flag_or(mapping, "enabled", true, report),
-            overdraw: scalar::flag_or(mapping, "overdraw", false, report),
-            shadow_mode: scalar::flag_or(mapping, "shadow_mode", false, report),
-            quota_mode: scalar::flag_or(mapping, "quota_mode", false, report),
-            detailed_metric: scalar::flag_or(mapping, "detailed_metric", false, report),
+            enabled: value::flag_or(mapping, "enabled", true, report),
+            overdraw: value::flag_or(mapping, "overdraw", false, report),
+            shadow_mode: value::flag_or(mapping, "shadow_mode", false, report),
+            quota_mode: value::flag_or(mapping, "quota_mode", false, report),
+            detailed_metric: value::flag_or(mapping, "detailed_metric", false, report),
             metadata: metadata::read(mapping, report),
             on_store_failure: on_store_failure(mapping, report),
-            message: mapping.get("message").and_then(|entry| scalar::prose(entry, report)),
+            message: mapping.get("message").and_then(|entry| value::prose(entry, report)),
         }
     }
 
@@ -44,7 +43,7 @@ impl Flags {
     pub(super) fn check_unlimited(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
         if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
             report.push(
-                scalar::wrong(
+                value::wrong(
                     entry,
                     "`overdraw` on an unlimited limit: there is nothing to draw from",
                 )
@@ -83,7 +82,7 @@ impl Flags {
 
 fn on_store_failure(mapping: &Mapping<'_>, report: &mut Report<'_>) -> OnStoreFailure {
     let entry = mapping.get("on_store_failure");
-    match entry.and_then(|entry| scalar::one_of(entry, &["allow", "deny", "local"], report)) {
+    match entry.and_then(|entry| value::one_of(entry, &["allow", "deny", "local"], report)) {
         Some("deny") => OnStoreFailure::Deny,
         Some("local") => OnStoreFailure::Local,
         _ => OnStoreFailure::Allow,

@@ -4,9 +4,9 @@ use super::{
     Diagnostic, Place,
     diagnostic::{Report, shown},
     flag::Flags,
-    keys::{self, FLAGS, Home, LIMITERS},
     node::{Entry, Mapping, Node, Value},
-    rate_limit, scalar, token_bucket,
+    rate_limit, token_bucket, value,
+    vocabulary::{self, FLAGS, Home, LIMITERS},
 };
 use crate::{
     limiter,
@@ -26,6 +26,15 @@ pub(super) struct Limiter {
     pub(super) refuses: Option<Diagnostic>,
 }
 
+/// A limit, and where to point at it.
+struct Placed {
+    rule: Rule,
+    /// Its limiter's key.
+    limiter: Place,
+    /// Its name; its limiter's key where it has none.
+    name: Place,
+}
+
 /// Reads all limits of a descriptor.
 pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let mut limiters = mapping.among(LIMITERS);
@@ -43,16 +52,16 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Ru
         return Vec::new();
     };
     let rule = read(mapping, limiter, report);
-    rule.map(|(rule, _)| rule).into_iter().collect()
+    rule.map(|placed| placed.rule).into_iter().collect()
 }
 
 /// Reads the items of `limits`.
 fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let example = "`- token_bucket: {rate: 100/s}`";
-    let Some(items) = scalar::list(entry, example, report) else { return Vec::new() };
+    let Some(items) = value::list(entry, example, report) else { return Vec::new() };
     if items.is_empty() {
         report.push(
-            scalar::wrong(entry, "`limits` is empty").help(format!(
+            value::wrong(entry, "`limits` is empty").help(format!(
                 "write at least one limit below it, such as {example}, or remove it"
             )),
         );
@@ -60,9 +69,9 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let mut names = HashMap::new();
     let mut rules = Vec::new();
     for (index, node) in items.iter().enumerate() {
-        let Some((mut rule, place)) = item(node, report) else { continue };
+        let Some(Placed { mut rule, limiter, name: place }) = item(node, report) else { continue };
         if rule.kind == Kind::Unlimited && items.len() > 1 {
-            report.push(unlimited_among_others(place));
+            report.push(unlimited_among_others(limiter));
         }
         if let Some(name) = &rule.name {
             let first = *names.entry(name.clone()).or_insert(place);
@@ -76,8 +85,8 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     rules
 }
 
-/// Reads an item of `limits`. The place is that of its limiter's key.
-fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
+/// Reads an item of `limits`.
+fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<Placed> {
     let Value::Mapping(mapping) = &node.value else {
         report.push(
             Diagnostic::error(node.place(), format!("an item of `limits` is {}", node.kind()))
@@ -85,13 +94,13 @@ fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
         );
         return None;
     };
-    keys::check(mapping, Home::Item, report);
+    vocabulary::check(mapping, Home::Item, report);
     let mut limiters = mapping.among(LIMITERS);
     let Some(limiter) = limiters.next() else {
-        if !keys::has_planned_limit(mapping) {
+        if !vocabulary::has_planned_limit(mapping) {
             report.push(
                 Diagnostic::error(node.place(), "an item of `limits` without a limit")
-                    .help(format!("write one of {} in it", keys::list(LIMITERS))),
+                    .help(format!("write one of {} in it", vocabulary::list(LIMITERS))),
             );
         }
         return None;
@@ -107,17 +116,13 @@ fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<(Rule, Place)> {
 }
 
 /// Reads a limit with everything beside it.
-fn read(
-    mapping: &Mapping<'_>,
-    entry: &Entry<'_>,
-    report: &mut Report<'_>,
-) -> Option<(Rule, Place)> {
+fn read(mapping: &Mapping<'_>, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Placed> {
     let flags = Flags::read(mapping, report);
     let limiter = match entry.key.as_str() {
         "rate_limit" => rate_limit::read(entry, report)?,
         _ => token_bucket::read(entry, report)?,
     };
-    let name = name(&flags, limiter.name, report);
+    let (name, place) = name(&flags, limiter.name, report).unzip();
     let replaces = replaces(limiter.replaces, name.as_deref(), report);
     if let Some(refuses) = limiter.refuses.filter(|_| flags.enabled) {
         report.push(refuses);
@@ -132,14 +137,20 @@ fn read(
         }
         limit @ Kind::Limit(_) => limit,
     };
-    Some((flags.into_rule(kind, name, replaces), entry.key_place))
+    let limiter = entry.key_place;
+    let rule = flags.into_rule(kind, name, replaces);
+    Some(Placed { rule, limiter, name: place.unwrap_or(limiter) })
 }
 
 /// The one name of a limit, which may stand inside `rate_limit` or beside it.
-fn name(flags: &Flags, inside: Option<(String, Place)>, report: &mut Report<'_>) -> Option<String> {
+fn name(
+    flags: &Flags,
+    inside: Option<(String, Place)>,
+    report: &mut Report<'_>,
+) -> Option<(String, Place)> {
     let (beside, inside) = match (flags.name.clone(), inside) {
         (Some(beside), Some(inside)) => (beside, inside),
-        (beside, inside) => return beside.or(inside).map(|(name, _)| name),
+        (beside, inside) => return beside.or(inside),
     };
     report.push(
         Diagnostic::error(beside.1, "`name` stands beside `rate_limit` and inside it")
@@ -147,7 +158,7 @@ fn name(flags: &Flags, inside: Option<(String, Place)>, report: &mut Report<'_>)
             .key("name")
             .related(inside.1, "and here"),
     );
-    Some(beside.0)
+    Some(beside)
 }
 
 fn replaces(
@@ -207,7 +218,7 @@ fn stray_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
 
 /// Warns of what is said of a limit where there is none.
 fn useless_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
-    if keys::has_planned_limit(mapping) {
+    if vocabulary::has_planned_limit(mapping) {
         return;
     }
     // Wrong values are wrong here too.

@@ -4,23 +4,23 @@ use super::{
     Diagnostic,
     diagnostic::{Report, shown},
     node::{Mapping, Node, Value as Yaml},
-    scalar,
+    value,
 };
 use serde_json::{Map, Number, Value};
 
 /// Reads the metadata beside a limit. Its depth is bounded by the parser.
 pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Map<String, Value> {
     let entry = mapping.get("metadata");
-    let metadata = entry.and_then(|entry| scalar::mapping(entry, "{team: search}", report));
+    let metadata = entry.and_then(|entry| value::mapping(entry, "{team: search}", report));
     metadata.map(|metadata| object(metadata, report)).unwrap_or_default()
 }
 
 fn object(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Map<String, Value> {
     let entries = mapping.entries.iter();
-    entries.map(|entry| (entry.key.clone(), value(&entry.node, report))).collect()
+    entries.map(|entry| (entry.key.clone(), json(&entry.node, report))).collect()
 }
 
-fn value(node: &Node<'_>, report: &mut Report<'_>) -> Value {
+fn json(node: &Node<'_>, report: &mut Report<'_>) -> Value {
     match &node.value {
         Yaml::Null => Value::Null,
         Yaml::Bool(value) => Value::Bool(*value),
@@ -38,7 +38,7 @@ fn value(node: &Node<'_>, report: &mut Report<'_>) -> Value {
             Value::Number,
         ),
         Yaml::Text(text) => Value::String(text.clone()),
-        Yaml::List(items) => items.iter().map(|item| value(item, report)).collect(),
+        Yaml::List(items) => items.iter().map(|item| json(item, report)).collect(),
         Yaml::Mapping(mapping) => Value::Object(object(mapping, report)),
     }
 }

@@ -3,10 +3,10 @@
 use super::{
     Diagnostic, Place,
     diagnostic::{Report, shown},
-    keys::{self, Home},
     limit::Limiter,
     node::{Entry, Mapping, Value},
-    scalar,
+    value,
+    vocabulary::{self, Home},
 };
 use crate::{
     limiter::{Limit, token_bucket},
@@ -17,12 +17,15 @@ use crate::{
 const EXAMPLE: &str = "{unit: minute, requests_per_unit: 100}";
 
 pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
-    let mapping = scalar::mapping(entry, EXAMPLE, report)?;
-    keys::check(mapping, Home::RateLimit, report);
+    let mapping = value::mapping(entry, EXAMPLE, report)?;
+    vocabulary::check(mapping, Home::RateLimit, report);
     let name =
-        mapping.get("name").and_then(|entry| Some((scalar::name(entry, report)?, entry.place())));
+        mapping.get("name").and_then(|entry| Some((value::name(entry, report)?, entry.place())));
     let replaces = replaces(mapping, report);
-    let unlimited = scalar::flag_or(mapping, "unlimited", false, report);
+    // Where this cannot be read, what is missing beside it shows what was meant.
+    let unlimited = mapping.get("unlimited").is_some_and(|entry| {
+        value::flag(entry, report).unwrap_or_else(|| mapping.get("unit").is_none())
+    });
     let requests = requests_per_unit(entry, mapping, unlimited, report);
     if unlimited {
         check_unlimited(mapping, report);
@@ -56,12 +59,12 @@ fn requests_per_unit(
                 .key("requests_per_unit"),
         );
     }
-    scalar::whole(requests?, report)
+    value::whole(requests?, report)
 }
 
 fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<Unit> {
     let names = Unit::ALL.map(Unit::name);
-    let one_of = format!("write one of {}", keys::list(&names).replace(" and ", " or "));
+    let one_of = format!("write one of {}", vocabulary::list(&names).replace(" and ", " or "));
     let Some(unit) = mapping.get("unit") else {
         report
             .push(Diagnostic::error(entry.key_place, "`unit` is missing").help(one_of).key("unit"));
@@ -70,19 +73,19 @@ fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Op
     let (message, meant) = match &unit.node.value {
         Value::Text(text) => match Unit::from_name(text) {
             Some(unit) => return Some(unit),
-            None => (format!("{} is no unit", shown(text)), keys::closest(text, &names)),
+            None => (format!("{} is no unit", shown(text)), vocabulary::closest(text, &names)),
         },
         _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
     };
-    let meant = meant.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-    report.push(scalar::wrong(unit, message).help(format!("{meant}{one_of}")));
+    let meant = meant.map(|name| format!("did you mean `{name}`?\n")).unwrap_or_default();
+    report.push(value::wrong(unit, message).help(format!("{meant}{one_of}")));
     None
 }
 
 fn check_unlimited(mapping: &Mapping<'_>, report: &mut Report<'_>) {
     if let Some(unit) = mapping.get("unit") {
         report.push(
-            scalar::wrong(unit, "`unlimited: true` with a `unit`: it is one or the other")
+            value::wrong(unit, "`unlimited: true` with a `unit`: it is one or the other")
                 .help("remove `unit` to let everything pass, or `unlimited` to limit"),
         );
     }
@@ -91,7 +94,7 @@ fn check_unlimited(mapping: &Mapping<'_>, report: &mut Report<'_>) {
 fn replaces(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<(String, Place)> {
     let example = "`- name: other_limit`";
     let Some(entry) = mapping.get("replaces") else { return Vec::new() };
-    let items = scalar::list(entry, example, report).unwrap_or_default();
+    let items = value::list(entry, example, report).unwrap_or_default();
     let mut names = Vec::new();
     for item in items {
         let Value::Mapping(mapping) = &item.value else {
@@ -105,9 +108,9 @@ fn replaces(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<(String, Plac
             );
             continue;
         };
-        keys::check(mapping, Home::Replaces, report);
+        vocabulary::check(mapping, Home::Replaces, report);
         match mapping.get("name") {
-            Some(name) => names.extend(scalar::name(name, report).map(|text| (text, name.place()))),
+            Some(name) => names.extend(value::name(name, report).map(|text| (text, name.place()))),
             None => report.push(
                 Diagnostic::error(item.place(), "an item of `replaces` without `name`")
                     .help(format!("write {example}"))

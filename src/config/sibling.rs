@@ -81,7 +81,7 @@ fn check_hidden(group: &Group<'_>, report: &mut Report<'_>) {
             pattern.matches(value.as_bytes())
         });
         match hiding {
-            Some((_, by)) => report.push(hidden(sibling, by, "move it before that one")),
+            Some((_, by)) => report.push(hidden(sibling, by, "move it before that one", report)),
             None => earlier.push((Pattern::new(value), sibling)),
         }
         if report.compared > MOST_COMPARED {
@@ -93,20 +93,20 @@ fn check_hidden(group: &Group<'_>, report: &mut Report<'_>) {
         value.is_some_and(|value| !value.is_empty() && value.bytes().all(|byte| byte == b'*'))
     });
     if let (Some((sibling, _)), Some((by, _))) = (without_value, all) {
-        report.push(hidden(sibling, by, "remove one of the two"));
+        report.push(hidden(sibling, by, "remove one of the two", report));
     }
 }
 
-fn hidden(sibling: &Sibling, by: &Sibling, or: &str) -> Diagnostic {
+fn hidden(sibling: &Sibling, by: &Sibling, or: &str, report: &Report<'_>) -> Diagnostic {
     let wildcard = shown(by.descriptor.value.as_deref().unwrap_or_default());
     let (what, key) = match &sibling.descriptor.value {
         Some(value) => (format!("the value {}", shown(value)), "value"),
         None => (format!("the key {} without a value", shown(&sibling.descriptor.key)), "key"),
     };
-    let line = by.place.line;
+    let there = report.describe(by.place, sibling.place);
     Diagnostic::warning(
         sibling.place,
-        format!("{what} is never reached: {wildcard} on line {line} matches all that it would"),
+        format!("{what} is never reached: {wildcard} {there} matches all that it would"),
     )
     .help(format!("{or}, or make {wildcard} narrower"))
     .key(key)

@@ -3,10 +3,10 @@
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
-    keys::{self, Home},
     limit::Limiter,
     node::{Entry, Mapping, Value},
-    scalar::{self, leading_number},
+    value,
+    vocabulary::{self, Home},
 };
 use crate::{
     limiter::{
@@ -28,10 +28,10 @@ const DURATION_HELP: &str = "write a duration such as `250ms`, `60s`, `5m`, `1h`
 const FASTEST: u128 = u32::MAX as u128;
 
 pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
-    let mapping = scalar::mapping(entry, "{rate: 100/s, burst: 500}", report)?;
-    keys::check(mapping, Home::TokenBucket, report);
+    let mapping = value::mapping(entry, "{rate: 100/s, burst: 500}", report)?;
+    vocabulary::check(mapping, Home::TokenBucket, report);
     let burst = match mapping.get("burst") {
-        Some(entry) => scalar::whole(entry, report).map(Some),
+        Some(entry) => value::whole(entry, report).map(Some),
         None => Some(None),
     };
     let Some(rate) = mapping.get("rate") else {
@@ -71,27 +71,27 @@ fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
             Ok(rate) => rate,
             Err(wrong) => {
                 let (message, help) = wrong;
-                report.push(scalar::wrong(entry, message).help(help));
+                report.push(value::wrong(entry, message).help(help));
                 return None;
             }
         },
         Value::Integer(_) => {
             let number = entry.node.literal;
             report.push(
-                scalar::wrong(entry, "`rate` has no unit of time")
+                value::wrong(entry, "`rate` has no unit of time")
                     .help(format!("write {} for a rate per second", shown(&format!("{number}/s")))),
             );
             return None;
         }
         _ => {
             let message = format!("`rate` is {}", entry.node.kind());
-            report.push(scalar::wrong(entry, message).help(RATE_HELP));
+            report.push(value::wrong(entry, message).help(RATE_HELP));
             return None;
         }
     };
     if u128::from(rate.tokens) * 1_000_000 > FASTEST * u128::from(rate.period_us) {
         report.push(
-            scalar::wrong(entry, "`rate` is above 4294967295 per second")
+            value::wrong(entry, "`rate` is above 4294967295 per second")
                 .help("write a lower rate, or a longer period"),
         );
         return None;
@@ -105,7 +105,7 @@ fn rate_of_parts(
     mapping: &Mapping<'_>,
     report: &mut Report<'_>,
 ) -> Option<Rate> {
-    keys::check(mapping, Home::Rate, report);
+    vocabulary::check(mapping, Home::Rate, report);
     let mut required = |key: &str| {
         let found = mapping.get(key);
         if found.is_none() {
@@ -118,7 +118,7 @@ fn rate_of_parts(
         found
     };
     let (tokens, per) = (required("tokens"), required("per"));
-    let tokens = tokens.and_then(|entry| scalar::whole(entry, report));
+    let tokens = tokens.and_then(|entry| value::whole(entry, report));
     let period_us = per.and_then(|entry| duration(entry, report));
     Some(Rate { tokens: tokens?, period_us: period_us? })
 }
@@ -129,7 +129,7 @@ fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
     let (tokens, unit) = text.split_once('/').ok_or_else(no_rate)?;
     let (tokens, unit) = (tokens.trim(), unit.trim());
     let Some((number, "")) = leading_number(tokens) else {
-        let fraction = tokens.parse::<f64>().is_ok_and(f64::is_finite);
+        let fraction = tokens.contains('.') && tokens.parse::<f64>().is_ok();
         return Err(match fraction {
             true => (
                 format!("{} is no rate in whole tokens", shown(text)),
@@ -142,7 +142,7 @@ fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
         let message = format!("{} is no unit of a rate", shown(unit));
         let help = match unit {
             "m" | "M" => format!("write `{number}/min` or `{number}/month`"),
-            _ => format!("write one of {}", keys::list(&RATE_UNITS).replace(" and ", " or ")),
+            _ => format!("write one of {}", vocabulary::list(&RATE_UNITS).replace(" and ", " or ")),
         };
         return Err((message, help));
     };
@@ -185,7 +185,7 @@ fn duration(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u64> {
         }
         _ => (format!("`{key}` is {}", entry.node.kind()), DURATION_HELP.into()),
     };
-    report.push(scalar::wrong(entry, message).help(help));
+    report.push(value::wrong(entry, message).help(help));
     None
 }
 
@@ -200,6 +200,14 @@ fn micros(text: &str) -> Option<u64> {
         _ => return None,
     };
     Some(number.saturating_mul(unit))
+}
+
+/// Splits text that begins with digits into their number and the rest. Too large a number becomes the
+/// largest there is.
+fn leading_number(text: &str) -> Option<(u64, &str)> {
+    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
+    Some((digits.parse().unwrap_or(u64::MAX), rest))
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
-//! Text to nodes, with serde-saphyr as the parser.
-//!
-//! The parser's values are read without a schema, each with its place, so that everything that can be
-//! said about a file is said by us, in the words of rule files, and not only about the first mistake.
+//! Text to nodes: the parser's values, each with its place and as it was written.
 
 use super::{
     Diagnostic, Place,
-    diagnostic::{Report, shown},
+    diagnostic::{Report, shortened, shown},
     node::{Entry, Mapping, Node, Value},
+    raw::{self, Raw},
 };
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{
-    DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter as _,
-    NonFiniteFloatPolicy, Options, Spanned, budget::BudgetBreach,
+    DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter as _, Spanned,
+    budget::BudgetBreach,
 };
-use std::{borrow::Cow, collections::HashMap, fmt};
+use std::collections::HashMap;
 
 /// The largest file, in bytes.
 pub(super) const LARGEST: usize = 16 << 20;
@@ -21,9 +18,8 @@ pub(super) const LARGEST: usize = 16 << 20;
 /// What is wrong with one that is larger.
 pub(super) const TOO_LARGE: &str = "is larger than 16 MiB";
 
-/// The most values in a file, aliases followed: some 100,000 rules. It bounds what a bomb of aliases
-/// can blow up to; depth, aliases and the rest keep the parser's own bounds.
-const MOST_NODES: usize = 1_000_000;
+/// The longest reason of the parser that is repeated, in characters: some have text of the file in them.
+const LONGEST_REASON: usize = 120;
 
 /// Reads the one document of a file. `None` where it is no YAML.
 pub(super) fn read<'a>(text: &'a str, source: usize, report: &mut Report<'_>) -> Option<Node<'a>> {
@@ -34,7 +30,7 @@ pub(super) fn read<'a>(text: &'a str, source: usize, report: &mut Report<'_>) ->
         report.push(Diagnostic::error(top, message).help("split it by domains"));
         return None;
     }
-    let documents: Vec<Spanned<Raw>> = match parse(text, DuplicateKeyPolicy::LastWins) {
+    let documents: Vec<Spanned<Raw>> = match raw::parse(text, DuplicateKeyPolicy::LastWins) {
         Ok(documents) => documents,
         Err(error) => {
             report.push(reader.syntax(&error));
@@ -53,107 +49,6 @@ pub(super) fn read<'a>(text: &'a str, source: usize, report: &mut Report<'_>) ->
     }
     reader.check_odd_keys(report);
     Some(root.unwrap_or(Node { value: Value::Null, span: top, literal: "" }))
-}
-
-fn parse(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Vec<Spanned<Raw<'_>>>, Error> {
-    let options: Options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_nodes: MOST_NODES,
-            max_events: 2 * MOST_NODES,
-        },
-        duplicate_keys: duplicates,
-        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_multiple_with_options(text, options)
-}
-
-/// A value as the parser gives it.
-enum Raw<'a> {
-    Null,
-    Bool(bool),
-    Integer(i128),
-    Float(f64),
-    Text(Cow<'a, str>),
-    List(Vec<Spanned<Self>>),
-    Mapping(Vec<(Spanned<Self>, Spanned<Self>)>),
-}
-
-impl<'de> Deserialize<'de> for Raw<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue)
-    }
-}
-
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Raw<'de>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Raw::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Raw::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        Raw::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Raw::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Raw::Integer(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Raw::Integer(value.into()))
-    }
-
-    fn visit_i128<E>(self, value: i128) -> Result<Self::Value, E> {
-        Ok(Raw::Integer(value))
-    }
-
-    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Self::Value, E> {
-        i128::try_from(value).map(Raw::Integer).map_err(|_| E::custom("a number that is too large"))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Raw::Float(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
-        Ok(Raw::Text(Cow::Owned(value.into())))
-    }
-
-    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Self::Value, E> {
-        Ok(Raw::Text(Cow::Borrowed(value)))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Raw::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let mut mapping = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            mapping.push(entry);
-        }
-        Ok(Raw::Mapping(mapping))
-    }
 }
 
 /// Turns the parser's values into ours.
@@ -237,7 +132,7 @@ impl<'a> Reader<'a> {
     fn check_odd_keys(&self, report: &mut Report<'_>) {
         if self.odd_keys
             && !self.duplicates
-            && let Err(error) = parse(self.text, DuplicateKeyPolicy::Error)
+            && let Err(error) = raw::parse(self.text, DuplicateKeyPolicy::Error)
         {
             report.push(self.syntax(&error));
         }
@@ -251,6 +146,9 @@ impl<'a> Reader<'a> {
             Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
                 "values are nested too deeply: more than 64 levels".into()
             }
+            Error::DuplicateMappingKey { key, .. } => {
+                format!("{} stands twice", shown(key.as_deref().unwrap_or("a key")))
+            }
             Error::Budget { .. }
             | Error::AliasReplayLimitExceeded { .. }
             | Error::AliasReplayStackDepthExceeded { .. } => {
@@ -258,10 +156,10 @@ impl<'a> Reader<'a> {
             }
             error => {
                 let text = DefaultMessageFormatter.format_message(error);
-                format!("this is not YAML: {}", text.escape_debug())
+                format!("this is not YAML: {}", shortened(&text, LONGEST_REASON))
             }
         };
-        let help = syntax_help(&message, self.text.get(place.start..).unwrap_or_default());
+        let help = remedy(&message, self.text.get(place.start..).unwrap_or_default());
         Diagnostic::error(place, message).help(help)
     }
 
@@ -303,21 +201,24 @@ fn innermost(error: &Error) -> &Error {
     }
 }
 
-/// What to do about a text that is no YAML: the usual reasons have their own answer.
-fn syntax_help(message: &str, rest: &str) -> &'static str {
-    let begins_with = |characters: [char; 3]| rest.starts_with(characters);
-    if begins_with(['*', '@', '%']) || rest.starts_with('`') {
+/// Words of the parser's reasons, and what to do about each.
+const REMEDIES: &[(&str, &str)] = &[
+    ("too deeply", "write fewer levels"),
+    ("recursion limit", "write fewer levels"),
+    ("too many values", "split it by domains, and use fewer aliases"),
+    ("stands twice", "remove one of the two"),
+    ("recursive", "remove the alias: it cannot stand inside what it repeats"),
+    ("unsupported tag", "remove the tag; in quotes, text may begin with `!`"),
+    ("mapping values", "check the indentation; put text that contains `: ` in quotes"),
+    ("tab", "indent with spaces"),
+];
+
+/// What to do about a text that is no YAML.
+fn remedy(message: &str, rest: &str) -> &'static str {
+    if let Some((_, remedy)) = REMEDIES.iter().find(|(words, _)| message.contains(words)) {
+        remedy
+    } else if rest.starts_with(['*', '@', '%', '`']) {
         "put text that begins with `*`, `@`, `%` or a backtick in quotes: `value: \"*.example.com\"`"
-    } else if message.contains("too deeply") {
-        "write fewer levels"
-    } else if message.contains("too many values") {
-        "split it by domains, and use fewer aliases"
-    } else if message.contains("tab") {
-        "indent with spaces"
-    } else if message.contains("unsupported tag") {
-        "remove the tag; in quotes, text may begin with `!`"
-    } else if message.contains("mapping values") {
-        "check the indentation; put text that contains `: ` in quotes"
     } else {
         "check the quotes, brackets and indentation here and just before"
     }

@@ -81,6 +81,12 @@ fn check(text: &str) {
             for place in places {
                 let source = &loaded.sources[place.source].text;
                 assert!(source.get(place.start..place.end).is_some(), "{diagnostic:?}");
+                let before = &source[..place.start];
+                if !source.contains(['\r', '\u{feff}']) {
+                    let line = before.rsplit('\n').next().unwrap_or_default();
+                    assert_eq!(place.line, before.matches('\n').count() + 1, "{diagnostic:?}");
+                    assert_eq!(place.column, line.chars().count() + 1, "{diagnostic:?}");
+                }
             }
         }
     }

@@ -16,7 +16,8 @@ fn an_unknown_key_is_shown_with_what_was_meant() {
     4 |     ratelimit: {unit: day, requests_per_unit: 5}
       |     ^^^^^^^^^
       |
-      = help: did you mean `rate_limit`? a descriptor takes `key`, `value`, `descriptors`, `limits`, `share_threshold`, `value_to_metric`, `rate_limit`, `token_bucket`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+      = help: did you mean `rate_limit`?
+              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
     ");
 }
 
@@ -112,7 +113,8 @@ fn columns_count_characters() {
     2 | descriptors: [{key: größe, valeu: 1}]
       |                            ^^^^^
       |
-      = help: a descriptor takes `key`, `value`, `descriptors`, `limits`, `share_threshold`, `value_to_metric`, `rate_limit`, `token_bucket`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+      = help: did you mean `value`?
+              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
     ");
 }
 
@@ -131,7 +133,8 @@ fn a_long_line_is_not_shown() {
     assert_snapshot!(render(&text), @r"
     error: unknown key `valeu` in a descriptor
     --> 1.yaml:2:3023
-     = help: a descriptor takes `key`, `value`, `descriptors`, `limits`, `share_threshold`, `value_to_metric`, `rate_limit`, `token_bucket`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+     = help: did you mean `value`?
+             a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
     ");
 }
 
@@ -154,7 +157,8 @@ fn all_mistakes_of_all_files_are_shown_in_their_order() {
     4 |     rate_limit: {unit: hours, requests_per_unit: "5"}
       |                        ^^^^^
       |
-      = help: did you mean `hour`? write one of `second`, `minute`, `hour`, `day`, `week`, `month` or `year`
+      = help: did you mean `hour`?
+              write one of `second`, `minute`, `hour`, `day`, `week`, `month` or `year`
 
     error: `requests_per_unit` is a number in quotes
      --> 1.yaml:4:50

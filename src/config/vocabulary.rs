@@ -25,8 +25,8 @@ pub(super) const FLAGS: &[&str] = &[
 ];
 
 const FILE: &[&str] = &["domain", "descriptors"];
-const DESCRIPTOR: &[&str] =
-    &["key", "value", "descriptors", "limits", "share_threshold", "value_to_metric"];
+const ENTRY: &[&str] = &["key", "value"];
+const DESCRIPTOR: &[&str] = &["limits", "descriptors", "share_threshold", "value_to_metric"];
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const TOKEN_BUCKET: &[&str] = &["rate", "burst"];
 const RATE: &[&str] = &["tokens", "per"];
@@ -94,7 +94,7 @@ impl Home {
     fn keys(self) -> Vec<&'static str> {
         match self {
             Self::File => FILE.to_vec(),
-            Self::Descriptor => [DESCRIPTOR, LIMITERS, FLAGS].concat(),
+            Self::Descriptor => [ENTRY, LIMITERS, DESCRIPTOR, FLAGS].concat(),
             Self::Item => [LIMITERS, FLAGS].concat(),
             Self::RateLimit => RATE_LIMIT.to_vec(),
             Self::TokenBucket => TOKEN_BUCKET.to_vec(),
@@ -167,8 +167,8 @@ fn unknown(entry: &Entry<'_>, home: Home, known: &[&str]) -> Diagnostic {
     let elsewhere =
         Home::ALL.into_iter().find(|other| *other != home && other.keys().contains(&key.as_str()));
     let help = match (closest(key, known), elsewhere) {
-        (_, Some(other)) => format!("`{key}` goes {}; ", other.place()),
-        (Some(close), None) => format!("did you mean `{close}`? "),
+        (_, Some(other)) => format!("`{key}` goes {}\n", other.place()),
+        (Some(close), None) => format!("did you mean `{close}`?\n"),
         (None, None) => String::new(),
     };
     let help = format!("{help}{} takes {}", home.name(), list(known));
@@ -205,7 +205,7 @@ pub(super) fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str>
     }
     let near = |candidate: &&str| distance(&word, candidate);
     let best = candidates.iter().copied().min_by_key(near)?;
-    (near(&best) <= (length / 3).max(1)).then_some(best)
+    (near(&best) <= (length / 2).clamp(1, 3)).then_some(best)
 }
 
 /// How many letters must be put in, left out or replaced to make one word of the other (Levenshtein).

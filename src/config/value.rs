@@ -1,28 +1,31 @@
-//! Single values: text, flags, whole numbers, durations.
+//! Values of the types that keys ask for: names, prose, flags, whole numbers, words, mappings, lists.
 
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
-    keys,
     node::{Entry, Mapping, Node, Value},
+    vocabulary,
 };
 
 /// The longest text, in bytes.
 const LONGEST_TEXT: usize = 4096;
 
 /// Text that names something: a string, or a whole number or boolean as it was written. Empty text
-/// and no value at all are `None`, without an error.
-pub(super) fn name_or_nothing(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+/// and no value at all are nothing, without an error.
+pub(super) fn name_or_nothing(
+    entry: &Entry<'_>,
+    report: &mut Report<'_>,
+) -> Option<Option<String>> {
     let Entry { key, node, .. } = entry;
     let text = match &node.value {
-        Value::Null => return None,
+        Value::Null => return Some(None),
         Value::Text(text) => text.clone(),
         Value::Bool(_) | Value::Integer(_) => unquoted(node),
         Value::Float(_) if is_whole(node.literal) => unquoted(node),
         Value::Float(_) => {
             let literal = shown(node.literal);
             report.push(
-                wrong(entry, format!("`{key}` is a fraction, {literal}"))
+                wrong(entry, format!("`{key}` is {literal}, which is no whole number"))
                     .help(format!("put it in quotes if it is meant as text: {}", quoted(entry))),
             );
             return None;
@@ -35,24 +38,19 @@ pub(super) fn name_or_nothing(entry: &Entry<'_>, report: &mut Report<'_>) -> Opt
             return None;
         }
     };
-    short_enough(entry, &text, report).then_some(text).filter(|text| !text.is_empty())
+    short_enough(entry, &text, report).then_some(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// The same, where there must be some text.
 pub(super) fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     let key = &entry.key;
-    let empty = match &entry.node.value {
-        Value::Null => true,
-        Value::Text(text) => text.is_empty(),
-        _ => false,
-    };
-    if empty {
+    let name = name_or_nothing(entry, report)?;
+    if name.is_none() {
         report.push(
             wrong(entry, format!("`{key}` is empty")).help(format!("write `{key}: example`")),
         );
-        return None;
     }
-    name_or_nothing(entry, report)
+    name
 }
 
 /// Text that people read.
@@ -126,16 +124,14 @@ pub(super) fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
             Err(_) => (format!("`{key}` is too large"), RANGE.into()),
         },
         Value::Float(_) if is_whole(node.literal) && node.literal.starts_with('0') => {
-            let digits = node.literal.trim_start_matches('0');
-            let fix =
-                format!("write `{key}: {digits}`: with a zero in front, YAML has two meanings");
-            (format!("`{key}` begins with a zero"), fix)
+            let fix = "write it without: with a zero in front, YAML has two meanings";
+            (format!("`{key}` begins with a zero"), fix.into())
         }
         Value::Float(_) if is_whole(node.literal) => {
             (format!("`{key}` is too large"), RANGE.into())
         }
         Value::Float(_) => {
-            (format!("`{key}` is a fraction, {}", shown(node.literal)), RANGE.into())
+            (format!("`{key}` is {}, which is no whole number", shown(node.literal)), RANGE.into())
         }
         Value::Text(text) if is_whole(text) => {
             (format!("`{key}` is a number in quotes"), without_quotes(entry))
@@ -157,14 +153,14 @@ pub(super) fn one_of<'a>(
         Value::Text(text) => match words.iter().find(|word| *word == text) {
             Some(word) => return Some(word),
             None => {
-                let meant = keys::closest(text, words);
+                let meant = vocabulary::closest(text, words);
                 (format!("`{key}` is {}, which it cannot be", shown(text)), meant)
             }
         },
         _ => (format!("`{key}` is {}, not text", node.kind()), None),
     };
-    let meant = meant.map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
-    let words = keys::list(words).replace(" and ", " or ");
+    let meant = meant.map(|word| format!("did you mean `{word}`?\n")).unwrap_or_default();
+    let words = vocabulary::list(words).replace(" and ", " or ");
     report.push(wrong(entry, message).help(format!("{meant}write one of {words}")));
     None
 }
@@ -207,14 +203,6 @@ pub(super) fn list<'a, 'b>(
 /// An error about a value.
 pub(super) fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error(entry.place(), message).key(&entry.key)
-}
-
-/// Splits text that begins with digits into their number and the rest. Too large a number becomes the
-/// largest there is.
-pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
-    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
-    let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
-    Some((digits.parse().unwrap_or(u64::MAX), rest))
 }
 
 /// A number or boolean as it was written.

@@ -1,1 +1,0 @@
-//! Every mistake, with its words and its place.
