@@ -12,6 +12,7 @@ use tollgate::{
     verdict::Check,
 };
 
+#[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]
 fn main() {
     let keys = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));

@@ -33,7 +33,11 @@ pub use diagnostic::{Diagnostic, Place, Related, Severity};
 
 use crate::rules::Domain;
 use diagnostic::Report;
-use std::path::PathBuf;
+use std::{panic::resume_unwind, path::PathBuf, thread};
+
+/// The stack on which files are read, in bytes. The parser goes as deep as values are nested, which it
+/// bounds, but without optimization that takes more than the two mebibytes that most threads have.
+const STACK: usize = 8 << 20;
 
 /// How rule files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,7 +93,19 @@ pub fn load(paths: &[PathBuf], options: &Options) -> Loaded {
 
 /// Understands the texts of rule files.
 pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
-    let mut report = Report::new(&sources);
+    let (domains, diagnostics) = thread::scope(|scope| {
+        let thread = thread::Builder::new().name("rules".to_owned()).stack_size(STACK);
+        match thread.spawn_scoped(scope, || understand(&sources, options)) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // Without a thread of its own, this one's stack is enough for what people write.
+            Err(_) => understand(&sources, options),
+        }
+    });
+    Loaded { domains, sources, diagnostics }
+}
+
+fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagnostic>) {
+    let mut report = Report::new(sources);
     let files: Vec<_> = sources
         .iter()
         .enumerate()
@@ -99,6 +115,5 @@ pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
         })
         .collect();
     let domains = domain::join(files, options, &mut report);
-    let diagnostics = report.finish();
-    Loaded { domains, sources, diagnostics }
+    (domains, report.finish())
 }
