@@ -6,11 +6,14 @@ mod screen;
 use anyhow::{Context as _, anyhow};
 use arguments::{Arguments, Check, Command, Serve, StoreKind};
 use std::{
-    io::{IsTerminal as _, Write as _, stderr, stdout},
+    io::{self, IsTerminal as _, Write as _, stderr, stdout},
     process::ExitCode,
     sync::Arc,
 };
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use tollgate::{
     clock::Clock,
     config::{self, Loaded},
@@ -39,18 +42,15 @@ fn main() -> ExitCode {
 fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     let options = config::Options { merge_domains: arguments.merge.merge_domain_config };
     let loaded = config::load(&arguments.paths, &options);
-    let mut out = stdout().lock();
+    // Half of the rules are no rules.
+    let domains = if loaded.has_errors() { &[][..] } else { &loaded.domains };
     if arguments.json {
-        let report = serde_json::json!({
-            "rules": rules::describe::json(&loaded.domains),
-            "diagnostics": loaded.to_json(),
-        });
-        writeln!(out, "{report:#}")?;
+        let rules = rules::describe::json(domains);
+        let report = serde_json::json!({ "rules": rules, "diagnostics": loaded.to_json() });
+        print(&mut stdout(), &format!("{report:#}\n"))?;
     } else {
-        write!(stderr(), "{}", loaded.render(stderr().is_terminal()))?;
-        if !loaded.has_errors() {
-            write!(out, "{}", rules::describe::tree(&loaded.domains))?;
-        }
+        print(&mut stderr(), &loaded.render(stderr().is_terminal()))?;
+        print(&mut stdout(), &rules::describe::tree(domains))?;
     }
     Ok(if loaded.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -66,14 +66,16 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
-        write!(stdout(), "{}", screen::of(&listeners, &loaded, arguments)?)?;
+        // From here on a signal is heard, and not the end.
+        let told_to_stop = told_to_stop()?;
+        print(&mut stdout(), &screen::of(&listeners, &loaded, arguments)?)?;
         let headers = arguments.limit_response_headers_enabled.then(|| Headers {
             limit: arguments.limit_limit_header.clone(),
             remaining: arguments.limit_remaining_header.clone(),
             reset: arguments.limit_reset_header.clone(),
         });
         let decider = Arc::new(decider(loaded, arguments));
-        server::serve(listeners, decider, headers, told_to_stop()).await?;
+        server::serve(listeners, decider, headers, told_to_stop).await?;
         Ok(())
     })
 }
@@ -82,7 +84,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
 fn load(arguments: &Serve) -> anyhow::Result<Loaded> {
     let options = config::Options { merge_domains: arguments.rules.merge.merge_domain_config };
     let loaded = config::load(&arguments.rules.paths, &options);
-    write!(stderr(), "{}", loaded.render(stderr().is_terminal()))?;
+    print(&mut stderr(), &loaded.render(stderr().is_terminal()))?;
     if loaded.has_errors() {
         anyhow::bail!("the rules are not valid, so nothing is served");
     }
@@ -107,18 +109,22 @@ async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpList
     })
 }
 
-/// Completes on SIGTERM, as orchestrators send it, or Ctrl-C.
-async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
+/// Completes on SIGTERM, as orchestrators send it, or Ctrl-C. Both are caught from the call on.
+fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
-        }
+    })
+}
+
+/// Prints; whoever closed the pipe has read enough.
+fn print(to: &mut impl io::Write, text: &str) -> io::Result<()> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
     }
 }

@@ -5,7 +5,7 @@ use std::{
     env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{self, Output, Stdio},
+    process::{self, ExitStatus, Output, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -68,7 +68,7 @@ pub(crate) struct Server {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
-    _process: Child,
+    process: Child,
 }
 
 impl Server {
@@ -79,13 +79,19 @@ impl Server {
 
     /// The same, with variables in its environment.
     pub(crate) async fn start_with(config: &Path, environment: &[(&str, &str)]) -> Self {
-        let mut process = program(environment)
-            .args(["serve", "--store", "memory"])
-            .args(["--grpc-addr", "127.0.0.1:0"])
-            .args(["--http-addr", "127.0.0.1:0"])
-            .args(["--admin-addr", "127.0.0.1:0"])
-            .arg("--config")
-            .arg(config)
+        Self::spawn(program(environment).args(["serve", "--config"]).arg(config)).await
+    }
+
+    /// Serves what the environment says.
+    pub(crate) async fn start_from_environment(environment: &[(&str, &str)]) -> Self {
+        Self::spawn(&mut program(environment)).await
+    }
+
+    async fn spawn(command: &mut Command) -> Self {
+        let mut process = command
+            .env("TOLLGATE_GRPC_ADDR", "127.0.0.1:0")
+            .env("TOLLGATE_HTTP_ADDR", "127.0.0.1:0")
+            .env("TOLLGATE_ADMIN_ADDR", "127.0.0.1:0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -119,7 +125,17 @@ impl Server {
         }
 
         tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
-        Self { grpc: grpc.unwrap(), http: http.unwrap(), admin: admin.unwrap(), _process: process }
+        Self { grpc: grpc.unwrap(), http: http.unwrap(), admin: admin.unwrap(), process }
+    }
+}
+
+impl Server {
+    /// Sends it a signal, and waits for its end.
+    pub(crate) async fn stop(mut self, signal: &str) -> ExitStatus {
+        let id = self.process.id().unwrap().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status().await.unwrap();
+        assert!(sent.success());
+        time::timeout(PATIENCE, self.process.wait()).await.expect("it did not end").unwrap()
     }
 }
 

@@ -1,0 +1,169 @@
+//! The command line: what it accepts, what it says when it does not, and how it ends.
+
+use crate::{
+    grpc::Client,
+    support::{self, Server, TempDir},
+};
+use serde_json::{Value, json};
+use std::{net::TcpListener, process::Output};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 1}
+    message: One a day.
+";
+
+const MISTAKES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    ratelimit: {unit: day, requests_per_unit: 1}
+  - key: plan
+    rate_limit: {unit: fortnight, requests_per_unit: 1}
+";
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn check_shows_valid_rules_with_their_addresses() {
+    let files = TempDir::new();
+    let path = files.file("shop.yaml", RULES);
+    let output = support::run(&["check", path.to_str().unwrap()], &[]).await;
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), "shop\n└─ user   token_bucket 1 per day   shop:user\n");
+    assert_eq!(stderr(&output), "");
+}
+
+#[tokio::test]
+async fn check_shows_every_error_of_every_file() {
+    let files = TempDir::new();
+    files.file("a.yaml", MISTAKES);
+    files.file("b.yaml", &MISTAKES.replace("shop", "mall"));
+    let output = support::run(&["check", files.path().to_str().unwrap()], &[]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stdout(&output), "", "rules that are not valid are not shown as if they were");
+    let text = stderr(&output);
+    for place in ["a.yaml:5:5", "a.yaml:7:24", "b.yaml:5:5", "b.yaml:7:24"] {
+        assert!(text.contains(place), "{place} in {text}");
+    }
+    assert_eq!(text.matches("error: ").count(), 4);
+    assert_eq!(text.matches("help: ").count(), 4);
+}
+
+#[tokio::test]
+async fn check_speaks_json() {
+    let files = TempDir::new();
+    let good = files.file("good.yaml", RULES);
+    let output = support::run(&["check", "--json", good.to_str().unwrap()], &[]).await;
+    let report: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(report["rules"][0]["rule"], "shop:user");
+    assert_eq!(report["diagnostics"], json!([]));
+
+    let bad = files.file("bad.yaml", MISTAKES);
+    let output = support::run(&["check", "--json", bad.to_str().unwrap()], &[]).await;
+    let report: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let first = &report["diagnostics"][0];
+    let place = &first["place"];
+    assert_eq!((&first["severity"], &first["key"]), (&json!("error"), &json!("ratelimit")));
+    assert_eq!((&place["line"], &place["column"]), (&json!(5), &json!(5)));
+    assert_eq!(report["rules"], json!([]), "half of the rules are no rules");
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_why_in_one_message_and_fails() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    let rules = rules.to_str().unwrap();
+    let mistakes = files.file("mistakes.yaml", MISTAKES);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["serve", "--config", "nowhere.yaml"], &["nowhere.yaml"]),
+        (&["check", "nowhere.yaml"], &["nowhere.yaml"]),
+        (&["serve", "--config", mistakes.to_str().unwrap()], &["ratelimit", "nothing is served"]),
+        (&["--config", rules, "--grpc-addr", &taken], &["--grpc-addr", &taken, "in use"]),
+        (
+            &["--config", rules, "--grpc-addr", "127.0.0.1:0", "--http-addr", &taken],
+            &["--http-addr"],
+        ),
+        (&["--config", rules, "--admin-addr", "nonsense"], &["--admin-addr", "nonsense"]),
+        (&["--confg", rules], &["--confg", "--config"]),
+        (&["--config", rules, "--max-keys", "0"], &["--max-keys"]),
+        (&["--config", rules, "--store", "redis://localhost"], &["redis://localhost", "memory"]),
+    ];
+    for (arguments, words) in cases {
+        let free = [("TOLLGATE_GRPC_ADDR", "127.0.0.1:0"), ("TOLLGATE_HTTP_ADDR", "127.0.0.1:0")];
+        let output = support::run(arguments, &free).await;
+        let text = stderr(&output);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {:?}", output.status);
+        assert!(text.contains("error: ") && !text.contains("panicked"), "{arguments:?}: {text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{arguments:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn help_names_every_flag_and_its_variable() {
+    let output = support::run(&["serve", "--help"], &[]).await;
+    assert_eq!(output.status.code(), Some(0));
+    let text = stdout(&output);
+    let flags = text.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    assert_eq!(flags, text.matches("[env: TOLLGATE_").count());
+    assert!(text.contains("[env: TOLLGATE_GRPC_ADDR=]"));
+}
+
+#[tokio::test]
+async fn the_familiar_variables_work_and_ours_win() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    let request = json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]] }] });
+    let cases: [(&[(&str, &str)], bool); 4] = [
+        (&[], true),
+        (&[("SHADOW_MODE", "true")], false),
+        (&[("TOLLGATE_SHADOW_MODE", "1")], false),
+        (&[("SHADOW_MODE", "true"), ("TOLLGATE_SHADOW_MODE", "false")], true),
+    ];
+    for (environment, refuses) in cases {
+        let server = Server::start_with(&rules, environment).await;
+        let mut client = Client::connect(server.grpc).await;
+        client.ask(&request).await.unwrap();
+        let answer = client.ask(&request).await.unwrap();
+        assert_eq!(answer.overall_code == 2, refuses, "{environment:?}");
+        assert_eq!(answer.statuses[0].code, 2, "the descriptor is over either way");
+        assert_eq!(answer.raw_body.is_empty(), !refuses, "shadow mode adds no refusal's body");
+        assert_eq!(answer.response_headers_to_add.is_empty(), !refuses, "nor headers");
+    }
+}
+
+#[tokio::test]
+async fn several_paths_are_served_together() {
+    let files = TempDir::new();
+    let shop = files.file("shop.yaml", RULES);
+    let mall = files.file("mall.yaml", &RULES.replace("shop", "mall"));
+    let both = format!("{}:{}", shop.display(), mall.display());
+    let output =
+        support::run(&["check", shop.to_str().unwrap(), mall.to_str().unwrap()], &[]).await;
+    assert!(stdout(&output).contains("mall:user") && stdout(&output).contains("shop:user"));
+    let server = Server::start_from_environment(&[("TOLLGATE_CONFIG", &both)]).await;
+    let tree = support::get(server.admin, "/rlconfig", &[]).await.unwrap().body;
+    assert!(tree.contains("mall:user") && tree.contains("shop:user"), "{tree}");
+}
+
+#[tokio::test]
+async fn told_to_stop_it_ends_well() {
+    for signal in ["TERM", "INT"] {
+        let files = TempDir::new();
+        let server = Server::start(&files.file("shop.yaml", RULES)).await;
+        let _idle_connection = Client::connect(server.grpc).await;
+        assert!(server.stop(signal).await.success(), "{signal}");
+    }
+}
