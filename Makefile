@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint
+.PHONY: help run test fuzz lint bench
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-5s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,3 +25,6 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
+
+bench: ## Measure what a live key costs in memory
+	cargo bench --locked --bench memory

@@ -1,4 +1,17 @@
-//! tollgate.
+//! tollgate: a rate limit service for Envoy.
+//!
+//! The command is in `main.rs`; this is what it is made of. A request runs straight through:
+//!
+//! ```text
+//! grpc, http ─▶ request ─▶ rules ─▶ store ─▶ decision ─▶ grpc, http
+//! ```
+//!
+//! [`decider`] is that line. [`limiter`] is the list of limiters, pure functions of state, time and
+//! cost; [`verdict`] says when a request that meets several of them passes; [`store`] keeps their
+//! states and runs the verdict as one atomic step. [`config`] turns what people type into [`rules`].
+//!
+//! Nothing but [`clock`] reads a clock, nothing but the memory store takes a lock, and no input leads
+//! to a panic. `ARCHITECTURE.md` has the map and the other invariants.
 
 pub mod clock;
 pub mod config;

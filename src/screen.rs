@@ -27,9 +27,9 @@ pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> i
     let _ = writeln!(screen, "  store  memory, at most {} keys\n", arguments.max_keys);
     add_rules(&mut screen, loaded);
     if let Some(request) = example(&loaded.domains) {
-        let _ =
-            writeln!(screen, "\nTry it:\n\n  curl -i {}/json -d '{request}'\n", reachable(http));
+        let _ = writeln!(screen, "\nTry it:\n\n  curl {}/json -d '{request}'", reachable(http));
     }
+    let _ = writeln!(screen, "\nCtrl-C stops it.");
     Ok(screen)
 }
 

@@ -16,5 +16,6 @@ mod envoy;
 mod grpc;
 mod http;
 mod packaging;
+mod readme;
 mod serve;
 mod support;

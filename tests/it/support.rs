@@ -68,6 +68,8 @@ pub(crate) struct Server {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
+    /// What it printed when it started.
+    pub(crate) screen: String,
     process: Child,
 }
 
@@ -106,26 +108,28 @@ impl Server {
             log.read_to_string(&mut text).await.map(|_| text)
         });
 
-        let [mut grpc, mut http, mut admin] = [None; 3];
+        let mut text = String::new();
         let reading = async {
-            while grpc.is_none() || http.is_none() || admin.is_none() {
+            while !text.contains("Ctrl-C") {
                 let Some(line) = screen.next_line().await.unwrap() else { return false };
-                match line.split_whitespace().collect::<Vec<_>>()[..] {
-                    ["gRPC", address, ..] => grpc = address.parse().ok(),
-                    ["HTTP", address, ..] => http = address.parse().ok(),
-                    ["admin", address, ..] => admin = address.parse().ok(),
-                    _ => {}
-                }
+                text += &line;
+                text.push('\n');
             }
             true
         };
         let is_ready = time::timeout(PATIENCE, reading).await;
-        if !is_ready.expect("tollgate did not print its addresses") {
+        if !is_ready.expect("tollgate did not say that it runs") {
             panic!("tollgate ended before it was ready: {}", log.await.unwrap().unwrap());
         }
-
         tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
-        Self { grpc: grpc.unwrap(), http: http.unwrap(), admin: admin.unwrap(), process }
+
+        let address = |door: &str| {
+            let mut lines = text.lines().map(str::split_whitespace);
+            let words = lines.find_map(|mut words| (words.next() == Some(door)).then_some(words));
+            words.unwrap().next().unwrap().parse().unwrap()
+        };
+        let (grpc, http, admin) = (address("gRPC"), address("HTTP"), address("admin"));
+        Self { grpc, http, admin, screen: text, process }
     }
 }
 
