@@ -2,7 +2,8 @@
 
 use clap::{
     Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
-    builder::BoolishValueParser,
+    builder::{BoolishValueParser, Resettable},
+    parser::ValueSource,
 };
 use std::{env, path::PathBuf};
 
@@ -40,7 +41,7 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_GRPC_ADDR",
-        default_value = "0.0.0.0:8081"
+        default_value = "0.0.0.0:8081", value_parser = address
     )]
     pub(crate) grpc_addr: String,
 
@@ -49,7 +50,7 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_HTTP_ADDR",
-        default_value = "0.0.0.0:8080"
+        default_value = "0.0.0.0:8080", value_parser = address
     )]
     pub(crate) http_addr: String,
 
@@ -58,7 +59,7 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_ADMIN_ADDR",
-        default_value = "127.0.0.1:6070"
+        default_value = "127.0.0.1:6070", value_parser = address
     )]
     pub(crate) admin_addr: String,
 
@@ -102,6 +103,11 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
     pub(crate) response_dynamic_metadata: bool,
 
+    /// Seconds to go on answering after SIGTERM, unready, so that callers can turn away first.
+    #[arg(long, value_name = "SECONDS", env = "TOLLGATE_DRAIN", default_value = "5",
+          value_parser = clap::value_parser!(u64).range(..=3600))]
+    pub(crate) drain: u64,
+
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
     pub(crate) log: String,
@@ -117,8 +123,7 @@ pub(crate) struct Rules {
         long = "config",
         value_name = "PATH",
         env = "TOLLGATE_CONFIG",
-        default_value = "config/",
-        value_delimiter = ':'
+        default_value = "config/"
     )]
     pub(crate) paths: Vec<PathBuf>,
 
@@ -168,27 +173,50 @@ const FAMILIAR: &[&str] = &[
 impl Arguments {
     /// Reads them, or exits: 0 after `--help` and `--version`, 2 where something is wrong.
     pub(crate) fn read() -> Self {
-        let command = with_familiar_names(Self::command());
+        let command = Self::command().mut_args(from_environment);
+        let command = command.mut_subcommands(|command| command.mut_args(from_environment));
         let matches = command.get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let (serve, matches) = match (&mut arguments.command, matches.subcommand()) {
+            (Some(Command::Serve(serve)), Some((_, matches))) => (serve, matches),
+            _ => (&mut arguments.serve, &matches),
+        };
+        let source =
+            matches.try_contains_id("paths").ok().and_then(|_| matches.value_source("paths"));
+        if source == Some(ValueSource::EnvVariable) {
+            serve.rules.paths = serve.rules.paths.iter().flat_map(env::split_paths).collect();
+        }
+        arguments
     }
 }
 
-/// Where only envoyproxy/ratelimit's name of a variable is set, that one is read.
-fn with_familiar_names(command: clap::Command) -> clap::Command {
-    let rename = |argument: clap::Arg| {
-        let Some(ours) = argument.get_env().and_then(|name| name.to_str()) else { return argument };
-        let name = ours.trim_start_matches("TOLLGATE_");
-        let Some(&familiar) = FAMILIAR.iter().find(|familiar| **familiar == name) else {
-            return argument;
-        };
-        let only_theirs = env::var_os(ours).is_none() && env::var_os(familiar).is_some();
-        let help =
-            format!("{} [also: {familiar}]", argument.get_help().cloned().unwrap_or_default());
-        let argument = argument.help(help);
-        if only_theirs { argument.env(familiar) } else { argument }
+/// What an argument reads from the environment. A variable that is empty counts as not set, as tools
+/// that fill in templates leave it; where only envoyproxy/ratelimit's name of one is set, that is read.
+fn from_environment(argument: clap::Arg) -> clap::Arg {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_empty = |name: &str| env::var_os(name).is_some_and(|value| value.is_empty());
+    let Some(ours) = argument.get_env().and_then(|name| name.to_str()).map(str::to_owned) else {
+        return argument;
     };
-    command.mut_args(rename).mut_subcommands(|command| command.mut_args(rename))
+    let familiar =
+        FAMILIAR.iter().find(|familiar| ours.trim_start_matches("TOLLGATE_") == **familiar);
+    let argument = match (familiar, argument.get_help().cloned()) {
+        (Some(familiar), Some(help)) => argument.help(format!("{help} [also: {familiar}]")),
+        _ => argument,
+    };
+    match familiar {
+        Some(familiar) if !is_set(&ours) && is_set(familiar) => argument.env(familiar),
+        _ if is_empty(&ours) => argument.env(Resettable::Reset),
+        _ => argument,
+    }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text
+        .rsplit_once(':')
+        .and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
+    port.map(|_| text.to_owned())
+        .ok_or_else(|| "write an address and a port, such as 0.0.0.0:8081".to_owned())
 }
 
 fn header_name(name: &str) -> Result<String, String> {

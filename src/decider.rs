@@ -1,11 +1,14 @@
 //! One request, one decision: the clock once, the rules, the store once, the fold.
 
+mod fold;
+
 use crate::{
     clock::Clock,
     decision::Decision,
     request::Request,
     rules::Rules,
     store::{Store, StoreError},
+    verdict::Verdict,
 };
 
 /// How a whole process decides, beside what its rules say.
@@ -57,12 +60,15 @@ impl Decider {
             Ok(verdict) => verdict,
             Err(error) => on_store_failure(error),
         };
-        let decision = Decision::new(&resolution, &verdict, self.modes.shadow);
-        if self.modes.metadata { decision.with_metadata(&resolution) } else { decision }
+        let mut decision = fold::fold(&resolution, &verdict, self.modes.shadow);
+        if self.modes.metadata {
+            decision.metadata = fold::metadata(&resolution, &decision.statuses);
+        }
+        decision
     }
 }
 
 /// The one place that says what to answer when the store cannot.
-fn on_store_failure(error: StoreError) -> crate::verdict::Verdict {
+fn on_store_failure(error: StoreError) -> Verdict {
     match error {}
 }

@@ -9,6 +9,7 @@ use std::{
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 use tokio::{
     net::TcpListener,
@@ -67,7 +68,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
         // From here on a signal is heard, and not the end.
-        let told_to_stop = told_to_stop()?;
+        let told_to_stop = told_to_stop(Duration::from_secs(arguments.drain))?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, arguments)?)?;
         let headers = arguments.limit_response_headers_enabled.then(|| Headers {
             limit: arguments.limit_limit_header.clone(),
@@ -109,14 +110,15 @@ async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpList
     })
 }
 
-/// Completes on SIGTERM, as orchestrators send it, or Ctrl-C. Both are caught from the call on.
-fn told_to_stop() -> io::Result<impl Future<Output = ()>> {
+/// Completes on SIGTERM, as orchestrators send it, and then asks for this drain; or on Ctrl-C, and then
+/// for none: somebody waits. Both are caught from the call on.
+fn told_to_stop(drain: Duration) -> io::Result<impl Future<Output = Duration>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = terminate.recv() => drain,
+            _ = interrupt.recv() => Duration::ZERO,
         }
     })
 }

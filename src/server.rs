@@ -4,19 +4,24 @@ use crate::{
     decider::Decider,
     grpc::{self, DESCRIPTORS, Headers, Service},
     http::{self, Json, Readiness},
-    store::Store,
 };
 use axum::{Router, serve::ListenerExt};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch, time};
 use tonic::transport::server::TcpIncoming;
+use tonic_health::{
+    ServingStatus,
+    pb::health_server::{Health, HealthServer},
+};
 use tower::util::MapResponseLayer;
 
-/// The most requests under way on one connection.
+/// The most requests under way on one connection, and the most that may be cancelled before they were
+/// looked at. Envoy cancels what is late, so after any pause many come at once; a server that ends the
+/// connection over them lets all others on it pass.
 const MOST_STREAMS: u32 = 4096;
 
-/// How long requests in flight may take once the server is told to stop.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long requests in flight may take once the doors are closed.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// How often the server looks whether the store had to forget live keys.
 const WATCH: Duration = Duration::from_secs(10);
@@ -46,7 +51,9 @@ pub enum ServeError {
     Descriptors,
 }
 
-/// Serves until `shutdown` completes, and then until what is in flight is done, 10 seconds at most.
+/// Serves until `shutdown` completes. It says how long to go on then, unready but answering, so that
+/// nobody is sent here any more when the doors close; after that, what is in flight is finished, in 10
+/// seconds at most.
 ///
 /// # Errors
 ///
@@ -55,37 +62,43 @@ pub async fn serve(
     listeners: Listeners,
     decider: Arc<Decider>,
     headers: Option<Headers>,
-    shutdown: impl Future<Output = ()> + Send,
+    shutdown: impl Future<Output = Duration> + Send,
 ) -> Result<(), ServeError> {
     let readiness = Readiness::default();
     let service = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(service.clone(), json, readiness.clone());
     let admin = http::admin(Arc::clone(&decider));
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<grpc::Server>().await;
 
     let (stop, stopped) = watch::channel(());
     let watcher = tokio::spawn(watch_store(decider));
     let servers = async {
         tokio::try_join!(
-            serve_grpc(listeners.grpc, service, stopped.clone()),
+            serve_grpc(listeners.grpc, service, health, stopped.clone()),
             serve_http(listeners.http, public, stopped.clone()),
             serve_http(listeners.admin, admin, stopped),
         )
+        .map(|_| ())
     };
     tokio::pin!(servers);
+    let leave = async {
+        let drain = shutdown.await;
+        tracing::info!(?drain, "stopping: unready, but answering until the drain is over");
+        readiness.drain();
+        reporter.set_service_status("", ServingStatus::NotServing).await;
+        reporter.set_not_serving::<grpc::Server>().await;
+        time::sleep(drain).await;
+    };
     let ended = tokio::select! {
-        ended = &mut servers => ended.map(|_| ()),
-        () = shutdown => {
-            tracing::info!("stopping: finishing what is in flight");
-            readiness.drain();
+        ended = &mut servers => ended,
+        () = leave => {
             drop(stop);
-            match time::timeout(DRAIN, servers).await {
-                Ok(ended) => ended.map(|_| ()),
-                Err(_) => {
-                    tracing::warn!("some requests in flight took too long and were cut off");
-                    Ok(())
-                }
-            }
+            time::timeout(LAST_ANSWERS, servers).await.unwrap_or_else(|_| {
+                tracing::warn!("some requests in flight took too long and were cut off");
+                Ok(())
+            })
         }
     };
     watcher.abort();
@@ -100,28 +113,24 @@ async fn until_stopped(mut stopped: watch::Receiver<()>) {
 async fn serve_grpc(
     listener: TcpListener,
     service: Service,
+    health: HealthServer<impl Health>,
     stopped: watch::Receiver<()>,
 ) -> Result<(), ServeError> {
-    let (health_reporter, health) = tonic_health::server::health_reporter();
-    health_reporter.set_serving::<grpc::Server>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let stop = async move {
-        until_stopped(stopped).await;
-        health_reporter.set_not_serving::<grpc::Server>().await;
-        health_reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
-    };
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     tonic::transport::Server::builder()
         .max_concurrent_streams(MOST_STREAMS)
+        .http2_max_pending_accept_reset_streams(Some(MOST_STREAMS as usize))
         .layer(MapResponseLayer::new(grpc::name_too_large))
         .add_service(service.into_server())
         .add_service(health)
         .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
         .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?)
-        .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop)
+        .serve_with_incoming_shutdown(incoming, until_stopped(stopped))
         .await?;
     Ok(())
 }
@@ -146,11 +155,9 @@ async fn watch_store(decider: Arc<Decider>) {
     let mut ticks = time::interval(WATCH);
     loop {
         ticks.tick().await;
-        let Store::Memory(memory) = decider.store();
-        let forgotten = memory.forgotten_live();
+        let forgotten = decider.store().forgotten_live();
         if forgotten > known {
             tracing::warn!(
-                keys = memory.len(),
                 forgotten = forgotten - known,
                 "the store is full and forgot live keys, which start afresh: raise --max-keys"
             );

@@ -62,6 +62,8 @@ pub struct Refusal {
     pub first: usize,
     /// When it would be admitted, if nobody else takes what it waits for.
     pub wait: Wait,
+    /// Whether its quota limits refuse it: all of them are over.
+    pub by_quotas: bool,
 }
 
 /// A state to store.
@@ -113,19 +115,20 @@ pub fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
             (false, None) => {}
             (true, None) => quota_passes = true,
             (false, Some(wait)) => {
-                let so_far = enforced.get_or_insert(Refusal { first: place, wait });
+                let so_far =
+                    enforced.get_or_insert(Refusal { first: place, wait, by_quotas: false });
                 so_far.wait = so_far.wait.max(wait);
             }
             // One quota that has room again is enough.
             (true, Some(wait)) => {
-                let so_far = quota.get_or_insert(Refusal { first: place, wait });
+                let so_far = quota.get_or_insert(Refusal { first: place, wait, by_quotas: true });
                 so_far.wait = so_far.wait.min(wait);
             }
         }
     }
     match (enforced, quota.filter(|_| !quota_passes)) {
         (Some(a), Some(b)) => {
-            Some(Refusal { first: a.first.min(b.first), wait: a.wait.max(b.wait) })
+            Some(Refusal { first: a.first.min(b.first), wait: a.wait.max(b.wait), by_quotas: true })
         }
         (a, b) => a.or(b),
     }

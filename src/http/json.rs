@@ -9,11 +9,16 @@ use crate::grpc::{
 use axum::{
     body::Bytes,
     extract::State,
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use prost::{DecodeError, Message as _};
+use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use std::error::Error;
+use tonic::Status;
+
+/// The type of every body.
+const JSON: &str = "application/json";
 
 /// Reads and writes the JSON form of the protos.
 #[derive(Debug, Clone)]
@@ -49,8 +54,10 @@ impl Json {
             .map_err(|error| format!("the body cannot be read: {error}"))
     }
 
-    fn write(&self, response: &RateLimitResponse) -> Result<DynamicMessage, DecodeError> {
-        DynamicMessage::decode(self.response.clone(), response.encode_to_vec().as_slice())
+    fn write(&self, response: &RateLimitResponse) -> Result<Vec<u8>, Box<dyn Error>> {
+        let bytes = response.encode_to_vec();
+        let message = DynamicMessage::decode(self.response.clone(), bytes.as_slice())?;
+        Ok(serde_json::to_vec(&message)?)
     }
 }
 
@@ -59,34 +66,36 @@ pub(super) async fn should_rate_limit(
     State((service, json)): State<(Service, Json)>,
     body: Bytes,
 ) -> Response {
-    let request = match json.read(&body) {
-        Ok(request) => request,
-        Err(fault) => return invalid(&fault),
-    };
-    let answer = match service.answer(request).await {
-        Ok(answer) => answer,
-        Err(error) => return invalid(&error.to_string()),
-    };
+    match answer(&service, &json, &body).await {
+        Ok(response) => response,
+        Err(status) => refuse(&status),
+    }
+}
+
+async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response, Status> {
+    let request = json.read(body).map_err(Status::invalid_argument)?;
+    let answer = service.answer(request).await?;
     let status = match answer.overall_code() {
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
         Code::Ok | Code::Unknown => StatusCode::OK,
     };
-    let Ok(message) = json.write(&answer) else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    let mut response = (status, axum::Json(message)).into_response();
+    let body = json.write(&answer).map_err(|error| Status::internal(error.to_string()))?;
+    let mut response = (status, [(header::CONTENT_TYPE, JSON)], body).into_response();
     for header in answer.response_headers_to_add {
         let name = HeaderName::try_from(header.key);
         if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(header.value)) {
             response.headers_mut().append(name, value);
         }
     }
-    response
+    Ok(response)
 }
 
 /// The JSON form of a gRPC status, as gateways write it.
-fn invalid(fault: &str) -> Response {
-    let code = tonic::Code::InvalidArgument as i32;
-    let body = serde_json::json!({ "code": code, "message": fault });
-    (StatusCode::BAD_REQUEST, axum::Json(body)).into_response()
+fn refuse(status: &Status) -> Response {
+    let code = match status.code() {
+        tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let body = serde_json::json!({ "code": status.code() as i32, "message": status.message() });
+    (code, axum::Json(body)).into_response()
 }

@@ -4,8 +4,9 @@
 //! ascending order, decides, writes, and lets go: requests that share no shard do not wait for each
 //! other, and those that do cannot deadlock. Nothing is awaited under a lock.
 //!
-//! A state that equals one never used is forgotten. Every request sweeps a few entries of each shard it
-//! visits, so memory follows the live keys without a task of its own.
+//! A state that equals one never used is forgotten. Every key that a request asks for sweeps a few
+//! entries of its shard, so memory follows the live keys, as long as there are requests, without a task
+//! of its own.
 //!
 //! A full shard makes room as Redis does under `volatile-ttl`: of a few entries it forgets the one that
 //! would be forgotten soonest, which is the one that has least to lose. Forgetting a live state lets its
@@ -29,9 +30,12 @@ use std::{
     },
 };
 
-/// Entries that a visit looks at for expired ones. More than the one it may add, so that sweeping keeps
-/// ahead of growth.
-const SWEPT_PER_VISIT: usize = 2;
+/// Entries that are looked at for expired ones, for each key that is asked for. More than the one that it
+/// may add, so that sweeping keeps ahead of growth.
+const SWEPT_PER_KEY: usize = 2;
+
+/// Room that a shard keeps, in entries, however few it has.
+const LEAST_ROOM: usize = 64;
 
 /// Entries among which a full shard chooses the one to forget.
 const CANDIDATES: usize = 16;
@@ -70,7 +74,8 @@ struct Entry {
 }
 
 impl Memory {
-    /// A store for at most `max_keys` keys; 0 is taken as 1.
+    /// A store for at most `max_keys` keys; 0 is taken as 1. Each shard has its part of the room, so one
+    /// may be full when the whole is not quite.
     pub fn new(max_keys: usize) -> Self {
         let max_keys = max_keys.clamp(1, u32::MAX as usize);
         let shards = (max_keys / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
@@ -87,8 +92,10 @@ impl Memory {
     pub fn decide(&self, now: Timestamp, keys: &[Key], checks: &[Check]) -> Verdict {
         let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
         let mut shards = self.lock(&hashes);
-        for (_, shard) in &mut shards {
-            shard.sweep(now, &self.hasher);
+        for &hash in &hashes {
+            if let Some(shard) = self.shard(&mut shards, hash) {
+                shard.sweep(now, &self.hasher);
+            }
         }
         let stored: Vec<Option<State>> = keys
             .iter()
@@ -204,6 +211,17 @@ impl Shard {
             *moved.get_mut() = place as u32;
         }
         self.entries.swap_remove(place);
+        self.shrink(hasher);
+    }
+
+    /// Gives back what a crowd that has gone left behind.
+    fn shrink(&mut self, hasher: &RandomState) {
+        let room = self.entries.len() * 2;
+        if self.entries.capacity() > LEAST_ROOM.max(room * 2) {
+            let entries = &mut self.entries;
+            entries.shrink_to(room);
+            self.places.shrink_to(room, |&place| hash_at(entries, place, hasher));
+        }
     }
 
     /// Where the table names the entry at a place.
@@ -214,7 +232,7 @@ impl Shard {
 
     /// Forgets expired entries among the next few.
     fn sweep(&mut self, now: Timestamp, hasher: &RandomState) {
-        for _ in 0..SWEPT_PER_VISIT {
+        for _ in 0..SWEPT_PER_KEY {
             if self.hand >= self.entries.len() {
                 self.hand = 0;
             }

@@ -24,6 +24,13 @@ pub enum Store {
 pub enum StoreError {}
 
 impl Store {
+    /// How many live states it has had to forget, for want of room, since it was made.
+    pub fn forgotten_live(&self) -> u64 {
+        match self {
+            Self::Memory(memory) => memory.forgotten_live(),
+        }
+    }
+
     /// Decides the checks of one request. `keys` are the states that the checks' slots mean, no key
     /// twice. `now` is the time for a store without a clock of its own.
     ///

@@ -1,20 +1,29 @@
 //! What the process says of itself.
 
 use std::io::{IsTerminal as _, stderr};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// Sends events to stderr, as text. `filter` is a level or what `RUST_LOG` takes.
+/// Sends events to stderr, as text. `filter` is a level, or what `RUST_LOG` takes.
 ///
 /// # Errors
 ///
 /// Where the filter cannot be read, with the reason.
 pub fn init(filter: &str) -> Result<(), String> {
+    // A word that is no level would be taken for a target, and nothing be logged at all.
+    let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
+    if let Some(word) = filter.split(',').map(str::trim).find(|word| !is_level(word)) {
+        return Err(format!(
+            "`{word}` is no level: write error, warn, info, debug, trace or off, or `target=level`"
+        ));
+    }
     let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .with_target(false)
+        // It would say on stderr that stderr is gone, and panic over it.
+        .log_internal_errors(false)
         .try_init()
         .map_err(|error| error.to_string())
 }

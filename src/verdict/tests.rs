@@ -244,7 +244,7 @@ fn the_wait_is_the_longest_of_those_that_refuse() {
     let fast = limit_per(0, 1, Unit::Second).used(1);
     let slow = limit_per(1, 1, Unit::Minute).used(1);
     let refusal = decide_given(&[fast, slow]).verdict.refusal.unwrap();
-    assert_eq!(refusal, Refusal { first: 0, wait: Wait::Micros(60_000_000) });
+    assert_eq!(refusal, Refusal { first: 0, wait: Wait::Micros(60_000_000), by_quotas: false });
     assert_eq!(decide_given(&[fast, limit(1, 0)]).wait(), Some(Wait::Never));
 }
 
@@ -262,4 +262,15 @@ fn the_wait_for_quotas_is_the_shortest() {
 #[test]
 fn no_limit_admits() {
     assert!(!decide_given(&[]).is_refused());
+}
+
+#[test]
+fn a_state_is_kept_as_long_as_any_limit_of_the_request_tells_it_from_a_fresh_one() {
+    let (slow, fast) = (limit(0, 10), limit_per(0, 1_000_000, Unit::Second));
+    let (_, writes) = decide(&[slow.check, fast.check], &[None], NOW);
+    let (state, until) = writes[0].state.unwrap();
+    let before = Timestamp::from_micros(until.as_micros() - 1);
+    assert_eq!(slow.check.limit.remaining(Some(state), NOW), 8);
+    assert!(slow.check.limit.full_in_us(Some(state), before) > 0);
+    assert_eq!(slow.check.limit.full_in_us(Some(state), until), 0);
 }

@@ -5,7 +5,14 @@ use crate::{
     support::{self, Server, TempDir},
 };
 use serde_json::{Value, json};
-use std::{net::TcpListener, process::Output};
+use std::{
+    net::TcpListener,
+    process::{Output, Stdio},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 const RULES: &str = "
 domain: shop
@@ -87,7 +94,7 @@ async fn what_cannot_start_says_why_in_one_message_and_fails() {
     let mistakes = files.file("mistakes.yaml", MISTAKES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 11] = [
         (&["serve", "--config", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["check", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["serve", "--config", mistakes.to_str().unwrap()], &["ratelimit", "nothing is served"]),
@@ -97,6 +104,8 @@ async fn what_cannot_start_says_why_in_one_message_and_fails() {
             &["--http-addr"],
         ),
         (&["--config", rules, "--admin-addr", "nonsense"], &["--admin-addr", "nonsense"]),
+        (&["--config", rules, "--admin-addr", "8081"], &["--admin-addr", "0.0.0.0:8081"]),
+        (&["--config", rules, "--log", "wran"], &["--log", "wran", "warn"]),
         (&["--confg", rules], &["--confg", "--config"]),
         (&["--config", rules, "--max-keys", "0"], &["--max-keys"]),
         (&["--config", rules, "--store", "redis://localhost"], &["redis://localhost", "memory"]),
@@ -159,11 +168,95 @@ async fn several_paths_are_served_together() {
 }
 
 #[tokio::test]
+async fn a_colon_in_a_path_on_the_command_line_is_part_of_it() {
+    let files = TempDir::new();
+    let rules = files.file("a:b.yaml", RULES);
+    let server = Server::start(&rules).await;
+    let tree = support::get(server.admin, "/rlconfig", &[]).await.unwrap().body;
+    assert!(tree.contains("shop:user"), "{tree}");
+}
+
+#[tokio::test]
+async fn an_empty_variable_counts_as_not_set() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    let empty = [
+        ("SHADOW_MODE", ""),
+        ("TOLLGATE_QUOTA_MODE", ""),
+        ("MERGE_DOMAIN_CONFIG", ""),
+        ("LIMIT_LIMIT_HEADER", ""),
+        ("TOLLGATE_MAX_KEYS", ""),
+        ("TOLLGATE_LOG", ""),
+    ];
+    let server = Server::start_with(&rules, &empty).await;
+    assert_eq!(support::get(server.http, "/ready", &[]).await.unwrap().status, 200);
+    let familiar = [("TOLLGATE_SHADOW_MODE", ""), ("SHADOW_MODE", "true")];
+    let server = Server::start_with(&rules, &familiar).await;
+    let request = json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]], "hits_addend": 2 }] });
+    let answer = Client::connect(server.grpc).await.ask(&request).await.unwrap();
+    assert_eq!(answer.overall_code, 1);
+}
+
+#[tokio::test]
 async fn told_to_stop_it_ends_well() {
     for signal in ["TERM", "INT"] {
         let files = TempDir::new();
-        let server = Server::start(&files.file("shop.yaml", RULES)).await;
+        let rules = files.file("shop.yaml", RULES);
+        let server = Server::start_with(&rules, &[("TOLLGATE_DRAIN", "0")]).await;
         let _idle_connection = Client::connect(server.grpc).await;
-        assert!(server.stop(signal).await.success(), "{signal}");
+        server.signal(signal).await;
+        assert!(server.ended().await.success(), "{signal}");
     }
+}
+
+#[tokio::test]
+async fn told_to_leave_it_is_unready_but_answers_until_the_drain_is_over() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    // Longer than this test can take.
+    let server = Server::start_with(&rules, &[("TOLLGATE_DRAIN", "3600")]).await;
+    server.signal("TERM").await;
+    let unready = async || {
+        let response = support::get(server.http, "/ready", &[]).await.unwrap();
+        (response.status == 503).then_some(())
+    };
+    support::until("it is unready", unready).await;
+    let request = json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]] }] });
+    let answer = Client::connect(server.grpc).await.ask(&request).await.unwrap();
+    assert_eq!(answer.overall_code, 1);
+}
+
+#[tokio::test]
+async fn nobody_listening_to_its_log_is_no_reason_to_die() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    let mut process = support::program(&[
+        ("TOLLGATE_GRPC_ADDR", "127.0.0.1:0"),
+        ("TOLLGATE_HTTP_ADDR", "127.0.0.1:0"),
+        ("TOLLGATE_ADMIN_ADDR", "127.0.0.1:0"),
+        ("TOLLGATE_DRAIN", "0"),
+    ]);
+    let process = process.arg("--config").arg(rules).kill_on_drop(true);
+    let mut process = process.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(process.stderr.take());
+    let mut screen = BufReader::new(process.stdout.take().unwrap()).lines();
+    while screen.next_line().await.unwrap().is_some_and(|line| !line.contains("Ctrl-C")) {}
+    let id = process.id().unwrap().to_string();
+    Command::new("kill").args(["-s", "TERM", &id]).status().await.unwrap();
+    assert_eq!(process.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_reader_who_has_seen_enough_is_no_error() {
+    let files = TempDir::new();
+    // More than a pipe holds.
+    let many: String =
+        (0..5000).map(|user| format!("  - {{key: user, value: u{user}}}\n")).collect();
+    let rules = files.file("shop.yaml", &format!("domain: shop\ndescriptors:\n{many}"));
+    let mut process = support::program(&[]);
+    let process = process.arg("check").arg(rules).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = process.kill_on_drop(true).spawn().unwrap();
+    drop(process.stdout.take());
+    let output = process.wait_with_output().await.unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }

@@ -1,6 +1,6 @@
 //! The gRPC port, asked by an independently generated client, and by hand where that cannot.
 
-use crate::support::{Server, TempDir};
+use crate::support::{self, Server, TempDir};
 use envoy_types::pb::{
     envoy::{
         extensions::common::ratelimit::v3::{
@@ -16,6 +16,10 @@ use envoy_types::pb::{
 use prost::{Message as _, bytes::Bytes};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 use tollgate::grpc::proto::envoy::{self as ours, r#type::v3::RateLimitUnit};
 use tonic::{Code, Status, client::Grpc, transport::Channel};
 
@@ -97,6 +101,20 @@ descriptors:
   - key: off
     rate_limit: {unit: day, requests_per_unit: 0}
     enabled: false
+  - key: mixed
+    limits:
+      - rate_limit: {unit: year, requests_per_unit: 1}
+        name: quota
+        quota_mode: true
+      - rate_limit: {unit: day, requests_per_unit: 1}
+        name: enforced
+  - key: other_quota
+    rate_limit: {unit: day, requests_per_unit: 100}
+    quota_mode: true
+  - key: nothing
+    rate_limit: {unit: day, requests_per_unit: 0}
+  - key: ages
+    token_bucket: {rate: 1/year, burst: 4294967295}
   - key: burst
     token_bucket: {rate: 100/s, burst: 500}
 ";
@@ -303,6 +321,133 @@ async fn a_message_above_four_mebibytes_is_refused_as_too_large() {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     let answer = send(shop.server.grpc, with_value(vec![b'x'; (4 << 20) - 100])).await.unwrap();
     assert_eq!(answer.overall_code, OK as i32);
+}
+
+#[tokio::test]
+async fn a_storm_of_cancelled_calls_does_not_end_the_connection_for_the_others() {
+    let shop = Shop::open().await;
+    let mut connection = TcpStream::connect(shop.server.grpc).await.unwrap();
+    let message = with_value("ada").encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let message = [&[0][..], &length, &message].concat();
+
+    // A call that is under way, then a thousand that are cancelled as soon as they are sent, all of it
+    // there before the server can look at any of them.
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &[]));
+    bytes.extend(frame(HEADERS, END_HEADERS, 1, &headers()));
+    for call in 1..=1000 {
+        let stream = 2 * call + 1;
+        bytes.extend(frame(HEADERS, END_HEADERS, stream, &headers()));
+        bytes.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+    }
+    bytes.extend(frame(DATA, END_STREAM, 1, &message));
+    connection.write_all(&bytes).await.unwrap();
+
+    let mut seen = Vec::new();
+    loop {
+        let (kind, stream) = read_frame(&mut connection).await;
+        seen.push(kind);
+        assert_ne!(kind, GOAWAY, "after {} frames", seen.len());
+        if (kind, stream) == (DATA, 1) {
+            return;
+        }
+    }
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let stream = stream.to_be_bytes();
+    [&length[1..], &[kind, flags], &stream, payload].concat()
+}
+
+/// The headers of a call, each a literal that no table remembers.
+fn headers() -> Vec<u8> {
+    let headers = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
+        (":authority", "tollgate"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    headers.iter().flat_map(|(name, value)| [vec![0], text(name), text(value)].concat()).collect()
+}
+
+/// The kind and stream of the next frame.
+async fn read_frame(connection: &mut TcpStream) -> (u8, u32) {
+    let mut head = [0; 9];
+    connection.read_exact(&mut head).await.unwrap();
+    let [a, b, c, kind, _, s, t, u, v] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    connection.read_exact(&mut payload).await.unwrap();
+    (kind, u32::from_be_bytes([s, t, u, v]))
+}
+
+#[tokio::test]
+async fn of_several_limits_the_one_that_refuses_is_shown() {
+    let mut shop = Shop::open().await;
+    let mixed = json!([{ "entries": [["mixed", "x"]] }, { "entries": [["other_quota", "x"]] }]);
+    assert_eq!(shop.ask(mixed.clone()).await.overall_code(), OK);
+    let answer = shop.ask(mixed).await;
+    assert_eq!(answer.overall_code(), OVER_LIMIT);
+    let status = &answer.statuses[0];
+    assert_eq!(
+        status.current_limit.as_ref().unwrap().name,
+        "enforced",
+        "the quota has longer to go"
+    );
+    let retry: i64 = header(&answer, "retry-after").unwrap().parse().unwrap();
+    assert_eq!(status.duration_until_reset.as_ref().unwrap().seconds, retry);
+}
+
+#[tokio::test]
+async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_decides() {
+    let mut shop = Shop::open().await;
+    let both = json!([
+        { "entries": [["user", "ada"]], "hits_addend": 3 },
+        { "entries": [["nothing", "x"]] },
+    ]);
+    shop.ask(json!([{ "entries": [["user", "ada"]] }])).await;
+    let answer = shop.ask(both).await;
+    assert_eq!(body(&answer), "The rate limit `per_user` (3 per day) is reached.\n");
+    assert_eq!(header(&answer, "retry-after"), None, "the other never passes");
+}
+
+#[tokio::test]
+async fn a_reset_in_thousands_of_years_is_one_that_protobuf_can_say() {
+    let mut shop = Shop::open().await;
+    let answer =
+        shop.ask(json!([{ "entries": [["ages", "x"]], "hits_addend": 4_000_000_000_u32 }])).await;
+    let reset = answer.statuses[0].duration_until_reset.as_ref().unwrap().seconds;
+    assert_eq!(reset, 315_576_000_000);
+    let request = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"ages","value":"x"}]}]}"#;
+    let response = support::post(shop.server.http, "/json", request).await.unwrap();
+    assert_eq!(response.status, 200);
+    assert!(response.body.contains("315576000000"), "{}", response.body);
+}
+
+#[tokio::test]
+async fn a_limit_and_a_faster_one_from_the_request_on_the_same_entries_keep_count() {
+    let mut shop = Shop::open().await;
+    let both = json!([
+        { "entries": [["user", "ada"]] },
+        { "entries": [["user", "ada"]], "limit": { "requests_per_unit": 1_000_000, "unit": "SECOND" } },
+    ]);
+    assert_eq!(shop.ask(both.clone()).await.overall_code(), OK);
+    let answer = shop.ask(json!([{ "entries": [["user", "ada"]] }])).await;
+    assert_eq!(answer.statuses[0].limit_remaining, 0, "2 of 3 were used, and this is the third");
 }
 
 #[tokio::test]

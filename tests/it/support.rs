@@ -134,11 +134,15 @@ impl Server {
 }
 
 impl Server {
-    /// Sends it a signal, and waits for its end.
-    pub(crate) async fn stop(mut self, signal: &str) -> ExitStatus {
+    /// Sends it a signal.
+    pub(crate) async fn signal(&self, signal: &str) {
         let id = self.process.id().unwrap().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().await.unwrap();
         assert!(sent.success());
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
         time::timeout(PATIENCE, self.process.wait()).await.expect("it did not end").unwrap()
     }
 }

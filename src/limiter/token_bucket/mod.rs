@@ -133,9 +133,11 @@ impl Limit {
         self.drained_in_us(&self.settle(state, now), now, 0)
     }
 
-    /// The instant at which a state equals that of a bucket never used; `None` where it does already.
+    /// The instant at which a state, whatever limit wrote it, equals that of a bucket never used under
+    /// this one; `None` where it does already.
     pub fn fresh_at(&self, state: &State) -> Option<Timestamp> {
-        (state.used > 0).then(|| state.updated + self.steps_us(state.used))
+        let used = self.used(state);
+        (used > 0).then(|| state.updated + self.steps_us(used))
     }
 
     /// Takes what is there, or nothing.
@@ -179,7 +181,7 @@ impl Limit {
     fn settle(&self, state: Option<State>, now: Timestamp) -> State {
         let full = State { used: 0, updated: now, grains_per_token: self.grains.per_token };
         let Some(state) = state else { return full };
-        let used = self.regrain(&state).min(self.most_used());
+        let used = self.used(&state);
         let updated = if state.updated - now > MOST_AHEAD_US { now } else { state.updated };
         let steps = (now - updated) / self.grains.step_us;
         let drained = steps.saturating_mul(self.grains.per_step);
@@ -188,6 +190,11 @@ impl Limit {
         }
         // A step that has begun is not lost: the refill is counted up to its beginning only.
         State { used: used - drained, updated: updated + steps * self.grains.step_us, ..full }
+    }
+
+    /// What is used, as far as this limit counts it.
+    fn used(&self, state: &State) -> u64 {
+        self.regrain(state).min(self.most_used())
     }
 
     /// What is used, in this limit's grains. A part of a token is rounded up, by two grains at most,

@@ -48,6 +48,33 @@ fn forgets_what_equals_a_fresh_state() {
 }
 
 #[test]
+fn gives_memory_back_when_a_crowd_has_gone() {
+    let store = Memory::new(1000);
+    for user in 0..1000 {
+        admits(&store, at(0), &user.to_string(), take(10, Unit::Second, 1));
+    }
+    for visit in 0..1000 {
+        admits(&store, at(2 * SECOND + visit), "other", take(10, Unit::Hour, 1));
+    }
+    let shard = store.shards[0].lock().unwrap();
+    assert_eq!(shard.entries.len(), 1);
+    assert!(shard.entries.capacity() <= LEAST_ROOM);
+    assert!(shard.places.capacity() <= 2 * LEAST_ROOM, "a table has powers of two");
+}
+
+#[test]
+fn one_request_for_many_new_keys_sweeps_as_many_old_ones() {
+    let store = Memory::new(10_000);
+    let keys_of = |prefix: &str| (0..100).map(|key_of| key(&format!("{prefix}{key_of}"))).collect();
+    let checks: Vec<Check> =
+        (0..100).map(|slot| Check { slot, ..take(10, Unit::Second, 1) }).collect();
+    let (old, new): (Vec<Key>, Vec<Key>) = (keys_of("old"), keys_of("new"));
+    store.decide(at(0), &old, &checks);
+    store.decide(at(SECOND), &new, &checks);
+    assert!(store.len() < 120, "{}", store.len());
+}
+
+#[test]
 fn a_peek_and_a_refusal_leave_no_key() {
     let store = Memory::new(1000);
     assert!(admits(&store, at(0), "a", Check { cost: Cost::Peek, ..take(1, Unit::Day, 1) }));
