@@ -67,7 +67,7 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_STORE", default_value = "memory")]
     pub(crate) store: StoreKind,
 
-    /// The most keys to keep in memory. A full store forgets those that have least to lose.
+    /// The most keys to keep in memory. A full store forgets those that have used least of their limits.
     #[arg(long, value_name = "KEYS", env = "TOLLGATE_MAX_KEYS", default_value = "1000000",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_keys: u32,

@@ -24,7 +24,14 @@ pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> i
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
     let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig");
-    let _ = writeln!(screen, "  store  memory, at most {} keys\n", arguments.max_keys);
+    let _ = writeln!(screen, "  store  memory, at most {} keys", arguments.max_keys);
+    if arguments.shadow_mode {
+        let _ = writeln!(screen, "  modes  SHADOW: every request passes, whatever its limits say");
+    }
+    if arguments.quota_mode {
+        let _ = writeln!(screen, "  modes  QUOTA: refused is only what all of its limits refuse");
+    }
+    screen.push('\n');
     add_rules(&mut screen, loaded);
     if let Some(request) = example(&loaded.domains) {
         let _ = writeln!(screen, "\nTry it:\n\n  curl {}/json -d '{request}'", reachable(http));

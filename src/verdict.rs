@@ -71,8 +71,20 @@ pub struct Refusal {
 pub struct Write {
     /// Which of the request's states.
     pub slot: usize,
-    /// Its new value, and when that may be forgotten; `None` to forget it now.
-    pub state: Option<(State, Timestamp)>,
+    /// What to keep; `None` to forget it now.
+    pub kept: Option<Kept>,
+}
+
+/// A state, and how long it is worth keeping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The state.
+    pub state: State,
+    /// When it will equal one never used.
+    pub fresh_at: Timestamp,
+    /// Microseconds in which all that its limit allows would come back: measured by this, the time to
+    /// `fresh_at` says how much of the limit is used.
+    pub refill_us: u64,
 }
 
 /// Decides a request: its checks, against its states as they are stored. Returns the verdict and what
@@ -185,12 +197,15 @@ fn writes(checks: &[Check], stored: &[Option<State>], states: &[Option<State>]) 
     let changed = stored.iter().zip(states).enumerate().filter(|(_, (old, new))| old != new);
     changed
         .map(|(slot, (_, state))| {
-            let state = state.and_then(|state| {
+            let kept = state.and_then(|state| {
                 let limits = checks.iter().filter(|check| check.slot == slot);
-                let until = limits.filter_map(|check| check.limit.fresh_at(&state)).max();
-                until.map(|until| (state, until))
+                let kept = limits.filter_map(|Check { limit, .. }| {
+                    let fresh_at = limit.fresh_at(&state)?;
+                    Some(Kept { state, fresh_at, refill_us: limit.refill_us() })
+                });
+                kept.max_by_key(|kept| kept.fresh_at)
             });
-            Write { slot, state }
+            Write { slot, kept }
         })
         .collect()
 }

@@ -36,7 +36,7 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
     let limit = token_bucket::Limit::per_unit(requests, unit);
     let refuses = mapping.get("requests_per_unit").filter(|_| requests == 0).map(|entry| {
         Diagnostic::warning(entry.place(), "`requests_per_unit: 0` refuses everything")
-            .help("write how many requests may pass, or `enabled: false` beside the limit")
+            .help("leave it if nobody is to pass; otherwise write how many may")
             .key(&entry.key)
     });
     Some(Limiter { kind: Kind::Limit(Limit::TokenBucket(limit)), name, replaces, refuses })

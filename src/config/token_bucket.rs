@@ -59,7 +59,7 @@ fn refuses(mapping: &Mapping<'_>, rate: Rate, burst: Option<u32>) -> Option<Diag
     };
     Some(
         Diagnostic::warning(entry.place(), message)
-            .help("write a number above 0, or `enabled: false` beside the limit")
+            .help("leave it if nobody is to pass; otherwise write a number above 0")
             .key(&entry.key),
     )
 }

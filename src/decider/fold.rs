@@ -156,9 +156,10 @@ impl Seen<'_> {
         }
         let which = match self.rule {
             None => "The limit that came with the request".to_owned(),
-            Some(AddressedRule { rule, address }) => {
-                format!("The rate limit `{}`", rule.name.as_deref().unwrap_or(address))
-            }
+            Some(AddressedRule { rule, keys, .. }) => match &rule.name {
+                Some(name) => format!("The rate limit `{name}`"),
+                None => format!("The rate limit for {keys}"),
+            },
         };
         let limit = &self.check.limit;
         let which = format!("{which} ({})", limit.in_words());
@@ -168,11 +169,12 @@ impl Seen<'_> {
                 "{which} is smaller than what this request asks for at once. \
                  It can never pass as it is.\n"
             ),
-            // Another limit may let it wait longer, or for ever.
-            _ => match retry_after_s {
-                Some(seconds) => format!("{which} is reached. Retry in {seconds} s.\n"),
-                None => format!("{which} is reached.\n"),
-            },
+            (over, _) => {
+                let own = over.and_then(wait_seconds);
+                let more = if own == retry_after_s { "" } else { ", and so are others" };
+                let retry = retry_after_s.map(|seconds| format!(" Retry in {seconds} s."));
+                format!("{which} is reached{more}.{}\n", retry.unwrap_or_default())
+            }
         }
     }
 }

@@ -132,6 +132,13 @@ impl Limit {
         }
     }
 
+    /// Microseconds in which a limit that is all used is whole again.
+    pub fn refill_us(&self) -> u64 {
+        match self {
+            Self::TokenBucket(limit) => limit.refill_us(),
+        }
+    }
+
     /// When a state will equal that of a limit never used and may be forgotten; `None` where it does
     /// already.
     pub fn fresh_at(&self, state: &State) -> Option<Timestamp> {

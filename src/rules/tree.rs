@@ -43,6 +43,8 @@ pub(super) struct Node {
 pub struct AddressedRule {
     /// The path, such as `edge:plan=free:user#daily`.
     pub address: Arc<str>,
+    /// The keys on it, such as `plan, user`: what may be told to a caller, who is not to read the rules.
+    pub keys: Arc<str>,
     /// The rule.
     pub rule: Rule,
 }
@@ -54,7 +56,9 @@ impl Rules {
             .iter()
             .map(|domain| {
                 let name = domain.name.as_bytes();
-                (name.into(), branches(&domain.descriptors, &Path::of_domain(name), false))
+                let above =
+                    Above { path: Path::of_domain(name), keys: String::new(), shares: false };
+                (name.into(), branches(&domain.descriptors, &above))
             })
             .collect();
         Self { domains, roots }
@@ -133,20 +137,34 @@ impl Branch {
     }
 }
 
-fn branches(descriptors: &[Descriptor], above: &Path, shares: bool) -> Branches {
+/// What a descriptor inherits.
+struct Above {
+    path: Path,
+    keys: String,
+    shares: bool,
+}
+
+impl Above {
+    fn below(&self, descriptor: &Descriptor) -> Self {
+        let comma = if self.keys.is_empty() { "" } else { ", " };
+        Self {
+            path: descriptor.path(&self.path),
+            keys: format!("{}{comma}{}", self.keys, descriptor.key),
+            shares: self.shares || descriptor.share_threshold,
+        }
+    }
+}
+
+fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
     let mut level = Branches::new();
     for descriptor in descriptors {
-        let path = descriptor.path(above);
-        let shares = shares || descriptor.share_threshold;
+        let here = above.below(descriptor);
+        let shared = descriptor.value.as_deref().filter(|_| descriptor.share_threshold);
         let node = Node {
-            rules: descriptor.limits.iter().map(|rule| rule.addressed(&path)).collect(),
-            shared: descriptor
-                .value
-                .as_deref()
-                .filter(|_| descriptor.share_threshold)
-                .map(Box::from),
-            shares,
-            children: branches(&descriptor.descriptors, &path, shares),
+            rules: descriptor.limits.iter().map(|rule| rule.addressed(&here)).collect(),
+            shared: shared.map(Box::from),
+            shares: here.shares,
+            children: branches(&descriptor.descriptors, &here),
         };
         let branch = level.entry(descriptor.key.as_bytes().into()).or_default();
         branch.insert(descriptor.value.as_deref(), node);
@@ -179,7 +197,11 @@ impl Rule {
         path
     }
 
-    fn addressed(&self, descriptor: &Path) -> AddressedRule {
-        AddressedRule { address: self.path(descriptor).as_str().into(), rule: self.clone() }
+    fn addressed(&self, here: &Above) -> AddressedRule {
+        AddressedRule {
+            address: self.path(&here.path).as_str().into(),
+            keys: here.keys.as_str().into(),
+            rule: self.clone(),
+        }
     }
 }

@@ -8,8 +8,9 @@
 //! entries of its shard, so memory follows the live keys, as long as there are requests, without a task
 //! of its own.
 //!
-//! A full shard makes room as Redis does under `volatile-ttl`: of a few entries it forgets the one that
-//! would be forgotten soonest, which is the one that has least to lose. Forgetting a live state lets its
+//! A full shard makes room as Redis does, by a sample: of a few entries it forgets the one of whose limit
+//! the smallest share is used. That one has least to lose; who is at his limit is the last to be
+//! forgotten, so a flood of made-up names pushes out made-up names. Forgetting a live state lets its
 //! caller have again what he had used, so it is counted, and the server says so in its log.
 
 #[cfg(test)]
@@ -19,7 +20,7 @@ use crate::{
     clock::Timestamp,
     key::Key,
     limiter::State,
-    verdict::{self, Check, Verdict, Write},
+    verdict::{self, Check, Kept, Verdict, Write},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{
@@ -68,9 +69,7 @@ struct Shard {
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    state: State,
-    /// When the state equals one never used.
-    fresh_at: Timestamp,
+    kept: Kept,
 }
 
 impl Memory {
@@ -103,15 +102,15 @@ impl Memory {
             .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key))
             .collect();
         let (verdict, writes) = verdict::decide(checks, &stored, now);
-        for Write { slot, state } in writes {
+        for Write { slot, kept } in writes {
             let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
             let Some(shard) = self.shard(&mut shards, hash) else { continue };
-            match state {
-                Some((state, fresh_at)) => {
+            match kept {
+                Some(kept) => {
                     if shard.is_full_for(hash, key, self.keys_per_shard) {
                         self.make_room(shard, now);
                     }
-                    shard.put(hash, Entry { key: key.clone(), state, fresh_at }, &self.hasher);
+                    shard.put(hash, Entry { key: key.clone(), kept }, &self.hasher);
                 }
                 None => shard.remove(hash, key, &self.hasher),
             }
@@ -161,8 +160,8 @@ impl Memory {
     }
 
     fn make_room(&self, shard: &mut Shard, now: Timestamp) {
-        let Some(place) = shard.soonest_fresh() else { return };
-        if shard.entries.get(place).is_some_and(|entry| entry.fresh_at > now) {
+        let Some(place) = shard.least_used(now) else { return };
+        if shard.entries.get(place).is_some_and(|entry| entry.kept.fresh_at > now) {
             self.forgotten_live.fetch_add(1, Ordering::Relaxed);
         }
         shard.remove_at(place, &self.hasher);
@@ -172,7 +171,7 @@ impl Memory {
 impl Shard {
     fn get(&self, hash: u64, key: &Key) -> Option<State> {
         let place = *self.places.find(hash, |&place| self.is_at(place, key))?;
-        self.entries.get(place as usize).map(|entry| entry.state)
+        self.entries.get(place as usize).map(|entry| entry.kept.state)
     }
 
     fn is_full_for(&self, hash: u64, key: &Key, most: usize) -> bool {
@@ -237,25 +236,35 @@ impl Shard {
                 self.hand = 0;
             }
             match self.entries.get(self.hand) {
-                Some(entry) if entry.fresh_at <= now => self.remove_at(self.hand, hasher),
+                Some(entry) if entry.kept.fresh_at <= now => self.remove_at(self.hand, hasher),
                 Some(_) => self.hand += 1,
                 None => return,
             }
         }
     }
 
-    /// Among the next few entries, the one that would be forgotten soonest.
-    fn soonest_fresh(&mut self) -> Option<usize> {
+    /// Among the next few entries, the one of whose limit the smallest share is used.
+    fn least_used(&mut self, now: Timestamp) -> Option<usize> {
         let len = self.entries.len();
         let hand = self.hand;
         self.hand = (hand + CANDIDATES) % len.max(1);
         (0..CANDIDATES.min(len))
             .map(|step| (hand + step) % len)
-            .min_by_key(|&place| self.entries.get(place).map(|entry| entry.fresh_at))
+            .filter_map(|place| Some((place, self.entries.get(place)?.share_used(now))))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(place, _)| place)
     }
 
     fn is_at(&self, place: u32, key: &Key) -> bool {
         self.entries.get(place as usize).is_some_and(|entry| entry.key == *key)
+    }
+}
+
+impl Entry {
+    /// How much of its limit is used, from 0 to 1, or 2 where it is overdrawn.
+    #[expect(clippy::cast_precision_loss, reason = "it only serves to compare")]
+    fn share_used(&self, now: Timestamp) -> f64 {
+        (self.kept.fresh_at - now) as f64 / self.kept.refill_us.max(1) as f64
     }
 }
 

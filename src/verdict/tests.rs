@@ -86,8 +86,8 @@ fn decide_given(given: &[Given]) -> After {
     }
     let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
     let (verdict, writes) = decide(&checks, &states, NOW);
-    for Write { slot, state } in writes {
-        states[slot] = state.map(|(state, _)| state);
+    for Write { slot, kept } in writes {
+        states[slot] = kept.map(|kept| kept.state);
     }
     let left = states
         .iter()
@@ -268,7 +268,7 @@ fn no_limit_admits() {
 fn a_state_is_kept_as_long_as_any_limit_of_the_request_tells_it_from_a_fresh_one() {
     let (slow, fast) = (limit(0, 10), limit_per(0, 1_000_000, Unit::Second));
     let (_, writes) = decide(&[slow.check, fast.check], &[None], NOW);
-    let (state, until) = writes[0].state.unwrap();
+    let Kept { state, fresh_at: until, .. } = writes[0].kept.unwrap();
     let before = Timestamp::from_micros(until.as_micros() - 1);
     assert_eq!(slow.check.limit.remaining(Some(state), NOW), 8);
     assert!(slow.check.limit.full_in_us(Some(state), before) > 0);

@@ -232,6 +232,13 @@ async fn limits_a_path_however_it_is_spelled() {
         assert_eq!(mesh.get(path, &[("x-forwarded-for", path.as_bytes())]).await.status, 200);
     }
     assert_eq!(mesh.get("/login?again", &[]).await.status, 429);
+    for path in ["/%2Flogin", "/x%2f..%2flogin", "/login%2f"] {
+        assert_eq!(
+            mesh.get(path, &[]).await.status,
+            400,
+            "{path} would reach the upstream unlimited"
+        );
+    }
     assert_eq!(mesh.get("/", &[]).await.status, 200, "no other path is limited by address");
 }
 

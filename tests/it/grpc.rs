@@ -421,7 +421,10 @@ async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_dec
     ]);
     shop.ask(json!([{ "entries": [["user", "ada"]] }])).await;
     let answer = shop.ask(both).await;
-    assert_eq!(body(&answer), "The rate limit `per_user` (3 per day) is reached.\n");
+    assert_eq!(
+        body(&answer),
+        "The rate limit `per_user` (3 per day) is reached, and so are others.\n"
+    );
     assert_eq!(header(&answer, "retry-after"), None, "the other never passes");
 }
 

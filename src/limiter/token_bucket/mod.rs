@@ -140,6 +140,11 @@ impl Limit {
         (used > 0).then(|| state.updated + self.steps_us(used))
     }
 
+    /// Microseconds in which an empty bucket fills.
+    pub fn refill_us(&self) -> u64 {
+        self.steps_us(self.capacity())
+    }
+
     /// Takes what is there, or nothing.
     fn take(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
         match self.lacks(&state, now, tokens) {

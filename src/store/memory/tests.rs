@@ -131,6 +131,19 @@ fn full_it_forgets_the_one_with_least_to_lose() {
 }
 
 #[test]
+fn full_it_keeps_who_is_at_his_limit_however_soon_that_is_over() {
+    let store = Memory::new(1000);
+    for _ in 0..5 {
+        assert!(admits(&store, at(0), "guesses passwords", take(5, Unit::Minute, 1)));
+    }
+    // Each of these takes hours to be fresh again, but has used only a fifth.
+    for name in 0..3000 {
+        assert!(admits(&store, at(0), &name.to_string(), take(5, Unit::Day, 1)));
+    }
+    assert!(!admits(&store, at(0), "guesses passwords", take(5, Unit::Minute, 1)));
+}
+
+#[test]
 fn a_request_with_more_keys_than_there_is_room_for_is_decided() {
     let store = Memory::new(1);
     let keys = ["a", "b", "c"].map(key);
