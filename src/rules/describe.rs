@@ -71,6 +71,10 @@ fn what(rule: &Rule, shared: bool) -> String {
         Kind::Unlimited => "unlimited".to_owned(),
         Kind::Limit(limit) => format!("{} {}", limit.limiter(), limit.in_words()),
     };
+    // Among several limits the name is in the address.
+    if let (Some(name), None) = (&rule.name, &rule.label) {
+        let _ = write!(what, " as {}", printable(name));
+    }
     let marks = [
         (!rule.enabled, "off"),
         (rule.shadow_mode, "shadow"),
