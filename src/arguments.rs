@@ -41,7 +41,8 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_GRPC_ADDR",
-        default_value = "0.0.0.0:8081", value_parser = address
+        default_value = "0.0.0.0:8081",
+        value_parser = address
     )]
     pub(crate) grpc_addr: String,
 
@@ -50,7 +51,8 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_HTTP_ADDR",
-        default_value = "0.0.0.0:8080", value_parser = address
+        default_value = "0.0.0.0:8080",
+        value_parser = address
     )]
     pub(crate) http_addr: String,
 
@@ -59,7 +61,8 @@ pub(crate) struct Serve {
         long,
         value_name = "ADDRESS",
         env = "TOLLGATE_ADMIN_ADDR",
-        default_value = "127.0.0.1:6070", value_parser = address
+        default_value = "127.0.0.1:6070",
+        value_parser = address
     )]
     pub(crate) admin_addr: String,
 

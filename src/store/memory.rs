@@ -110,7 +110,7 @@ impl Memory {
                     if shard.is_full_for(hash, key, self.keys_per_shard) {
                         self.make_room(shard, now);
                     }
-                    shard.put(hash, Entry { key: key.clone(), kept }, &self.hasher);
+                    shard.put(hash, key, kept, &self.hasher);
                 }
                 None => shard.remove(hash, key, &self.hasher),
             }
@@ -178,13 +178,13 @@ impl Shard {
         self.entries.len() >= most && self.get(hash, key).is_none()
     }
 
-    fn put(&mut self, hash: u64, entry: Entry, hasher: &RandomState) {
-        let found = self.places.find(hash, |&place| self.is_at(place, &entry.key)).copied();
+    fn put(&mut self, hash: u64, key: &Key, kept: Kept, hasher: &RandomState) {
+        let found = self.places.find(hash, |&place| self.is_at(place, key)).copied();
         match found.and_then(|place| self.entries.get_mut(place as usize)) {
-            Some(slot) => *slot = entry,
+            Some(entry) => entry.kept = kept,
             None => {
                 let Ok(place) = u32::try_from(self.entries.len()) else { return };
-                self.entries.push(entry);
+                self.entries.push(Entry { key: key.clone(), kept });
                 let entries = &self.entries;
                 self.places.insert_unique(hash, place, |&place| hash_at(entries, place, hasher));
             }
