@@ -107,9 +107,9 @@ pub(crate) struct Serve {
     pub(crate) response_dynamic_metadata: bool,
 
     /// Seconds to go on answering after SIGTERM, unready, so that callers can turn away first.
-    #[arg(long, value_name = "SECONDS", env = "TOLLGATE_DRAIN", default_value = "5",
+    #[arg(long = "drain", value_name = "SECONDS", env = "TOLLGATE_DRAIN", default_value = "5",
           value_parser = clap::value_parser!(u64).range(..=3600))]
-    pub(crate) drain: u64,
+    pub(crate) drain_s: u64,
 
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
@@ -184,9 +184,7 @@ impl Arguments {
             (Some(Command::Serve(serve)), Some((_, matches))) => (serve, matches),
             _ => (&mut arguments.serve, &matches),
         };
-        let source =
-            matches.try_contains_id("paths").ok().and_then(|_| matches.value_source("paths"));
-        if source == Some(ValueSource::EnvVariable) {
+        if matches.value_source("paths") == Some(ValueSource::EnvVariable) {
             serve.rules.paths = serve.rules.paths.iter().flat_map(env::split_paths).collect();
         }
         arguments

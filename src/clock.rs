@@ -80,11 +80,6 @@ impl ManualClock {
         self.0.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Puts it at an instant, earlier ones included.
-    pub fn set(&self, instant: Timestamp) {
-        self.0.store(instant.as_micros(), Ordering::Relaxed);
-    }
-
     /// The time it shows.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Relaxed))

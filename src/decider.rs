@@ -1,6 +1,8 @@
 //! One request, one decision: the clock once, the rules, the store once, the fold.
 
 mod fold;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     clock::Clock,

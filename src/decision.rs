@@ -11,6 +11,9 @@ pub struct Decision {
     pub code: Code,
     /// One status for each descriptor, in the request's order.
     pub statuses: Vec<Status>,
+    /// The first limit that refuses by itself, being no quota; it may be another than its descriptor's
+    /// status shows.
+    pub enforced_over: Option<Status>,
     /// What to tell a refused caller; `None` where the request may pass.
     pub refused: Option<Refused>,
     /// Facts from the rules of the descriptors that are under their limits.
@@ -38,8 +41,6 @@ pub struct Status {
     /// Over: seconds until the same cost would pass, `None` for never. Under: seconds until the limit
     /// is whole again.
     pub reset_s: Option<u64>,
-    /// Whether an enforced limit of the descriptor, which is no quota, is over.
-    pub is_enforced_over: bool,
 }
 
 /// A limit as a status shows it.

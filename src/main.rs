@@ -14,6 +14,8 @@ use std::{
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
+    time,
 };
 use tollgate::{
     clock::Clock,
@@ -68,7 +70,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
         // From here on a signal is heard, and not the end.
-        let told_to_stop = told_to_stop(Duration::from_secs(arguments.drain))?;
+        let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, arguments)?)?;
         let headers = arguments.limit_response_headers_enabled.then(|| Headers {
             limit: arguments.limit_limit_header.clone(),
@@ -76,7 +78,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             reset: arguments.limit_reset_header.clone(),
         });
         let decider = Arc::new(decider(loaded, arguments));
-        server::serve(listeners, decider, headers, told_to_stop).await?;
+        server::serve(listeners, decider, headers, leave, stop).await?;
         Ok(())
     })
 }
@@ -110,17 +112,30 @@ async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpList
     })
 }
 
-/// Completes on SIGTERM, as orchestrators send it, and then asks for this drain; or on Ctrl-C, and then
-/// for none: somebody waits. Both are caught from the call on.
-fn told_to_stop(drain: Duration) -> io::Result<impl Future<Output = Duration>> {
+/// Two futures: when to leave, and when to stop. SIGTERM, as orchestrators send it, says to leave, and to
+/// stop when the drain is over; Ctrl-C, or a second signal, says to stop at once: somebody waits. Signals
+/// are caught from the call on.
+fn told_to_stop(
+    drain: Duration,
+) -> io::Result<(impl Future<Output = ()>, impl Future<Output = ()>)> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
+    let ((leave, told_to_leave), (stop, told_to_stop)) = (oneshot::channel(), oneshot::channel());
+    tokio::spawn(async move {
+        let drain = tokio::select! {
             _ = terminate.recv() => drain,
             _ = interrupt.recv() => Duration::ZERO,
+        };
+        // A server that has ended by itself needs not be told.
+        let _ = leave.send(());
+        tokio::select! {
+            () = time::sleep(drain) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-    })
+        let _ = stop.send(());
+    });
+    Ok((async { told_to_leave.await.unwrap_or(()) }, async { told_to_stop.await.unwrap_or(()) }))
 }
 
 /// Prints; whoever closed the pipe has read enough.

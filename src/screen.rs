@@ -1,6 +1,6 @@
 //! The screen that a started server prints: where it listens, what it limits, and a line to try.
 
-use crate::arguments::Serve;
+use crate::arguments::{Serve, StoreKind};
 use serde_json::json;
 use std::{fmt::Write as _, io, net::SocketAddr};
 use tollgate::{
@@ -24,7 +24,10 @@ pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> i
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
     let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig");
-    let _ = writeln!(screen, "  store  memory, at most {} keys", arguments.max_keys);
+    let store = match arguments.store {
+        StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
+    };
+    let _ = writeln!(screen, "  store  {store}");
     if arguments.shadow_mode {
         let _ = writeln!(screen, "  modes  SHADOW: every request passes, whatever its limits say");
     }
@@ -80,7 +83,10 @@ fn example(domains: &[Domain]) -> Option<String> {
 fn entries(descriptors: &[Descriptor]) -> Option<Vec<serde_json::Value>> {
     descriptors.iter().find_map(|descriptor| {
         let value = descriptor.value.as_deref().unwrap_or("alice").replace('*', "x");
-        let limits = descriptor.limits.iter().any(|rule| matches!(rule.kind, Kind::Limit(_)));
+        let limits = descriptor
+            .limits
+            .iter()
+            .any(|rule| rule.enabled && matches!(rule.kind, Kind::Limit(_)));
         let below = if limits { Vec::new() } else { entries(&descriptor.descriptors)? };
         let mut entries = vec![json!({ "key": descriptor.key, "value": value })];
         entries.extend(below);

@@ -51,9 +51,9 @@ pub enum ServeError {
     Descriptors,
 }
 
-/// Serves until `shutdown` completes. It says how long to go on then, unready but answering, so that
-/// nobody is sent here any more when the doors close; after that, what is in flight is finished, in 10
-/// seconds at most.
+/// Serves until `stop` completes, and what is in flight is finished, in 10 seconds at most. From when
+/// `leave` completes, which comes first, it is unready, but answers: so nobody is sent here any more when
+/// the doors close.
 ///
 /// # Errors
 ///
@@ -62,7 +62,8 @@ pub async fn serve(
     listeners: Listeners,
     decider: Arc<Decider>,
     headers: Option<Headers>,
-    shutdown: impl Future<Output = Duration> + Send,
+    leave: impl Future<Output = ()> + Send,
+    stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let readiness = Readiness::default();
     let service = Service::new(Arc::clone(&decider), headers);
@@ -72,29 +73,29 @@ pub async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<grpc::Server>().await;
 
-    let (stop, stopped) = watch::channel(());
-    let watcher = tokio::spawn(watch_store(decider));
+    let (doors, closed) = watch::channel(());
+    let watcher = tokio::spawn(watch_store(Arc::clone(&decider)));
     let servers = async {
         tokio::try_join!(
-            serve_grpc(listeners.grpc, service, health, stopped.clone()),
-            serve_http(listeners.http, public, stopped.clone()),
-            serve_http(listeners.admin, admin, stopped),
+            serve_grpc(listeners.grpc, service, health, closed.clone()),
+            serve_http(listeners.http, public, closed.clone()),
+            serve_http(listeners.admin, admin, closed),
         )
         .map(|_| ())
     };
     tokio::pin!(servers);
-    let leave = async {
-        let drain = shutdown.await;
-        tracing::info!(?drain, "stopping: unready, but answering until the drain is over");
+    let told_to_stop = async {
+        leave.await;
+        tracing::info!("leaving: unready, but answering until the drain is over");
         readiness.drain();
         reporter.set_service_status("", ServingStatus::NotServing).await;
         reporter.set_not_serving::<grpc::Server>().await;
-        time::sleep(drain).await;
+        stop.await;
     };
     let ended = tokio::select! {
         ended = &mut servers => ended,
-        () = leave => {
-            drop(stop);
+        () = told_to_stop => {
+            drop(doors);
             time::timeout(LAST_ANSWERS, servers).await.unwrap_or_else(|_| {
                 tracing::warn!("some requests in flight took too long and were cut off");
                 Ok(())
@@ -155,13 +156,18 @@ async fn watch_store(decider: Arc<Decider>) {
     let mut ticks = time::interval(WATCH);
     loop {
         ticks.tick().await;
-        let forgotten = decider.store().forgotten_live();
-        if forgotten > known {
-            tracing::warn!(
-                forgotten = forgotten - known,
-                "the store is full and forgot live keys, which start afresh: raise --max-keys"
-            );
-            known = forgotten;
-        }
+        known = tell_of_forgotten(&decider, known);
     }
+}
+
+/// Tells of live keys that were forgotten beyond those known, and how many there are now.
+fn tell_of_forgotten(decider: &Decider, known: u64) -> u64 {
+    let forgotten = decider.store().forgotten_live();
+    if forgotten > known {
+        tracing::warn!(
+            forgotten = forgotten - known,
+            "the store is full and forgot live keys, which start afresh: raise --max-keys"
+        );
+    }
+    forgotten
 }

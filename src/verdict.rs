@@ -115,7 +115,7 @@ pub fn decide(checks: &[Check], stored: &[Option<State>], now: Timestamp) -> (Ve
 }
 
 /// Who refuses, if anybody does: the one rule for verdicts.
-pub fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
+fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
     let mut enforced: Option<Refusal> = None;
     let mut quota: Option<Refusal> = None;
     let mut quota_passes = false;

@@ -4,7 +4,7 @@
 use crate::{
     decision::{Code, Decision, Refused, ShownLimit, Status},
     limiter::Wait,
-    rules::{AddressedRule, Applied, Resolution},
+    rules::{Applied, PlacedRule, Resolution},
     verdict::{Check, Outcome, Refusal, Verdict},
 };
 use serde_json::{Map, Value};
@@ -18,6 +18,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, verdict: &Verdict, shadow_mode: 
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
         statuses: resolution.descriptors.iter().map(|applied| reader.status(applied)).collect(),
+        enforced_over: reader.enforced_over(),
         refused: refusal.map(|refusal| reader.refused(refusal)),
         metadata: Map::new(),
     }
@@ -32,7 +33,7 @@ pub(super) fn metadata(resolution: &Resolution<'_>, statuses: &[Status]) -> Map<
             continue;
         }
         let limited = resolution.rules.get(applied.checks.clone()).unwrap_or_default();
-        let limited = limited.iter().flatten().map(|addressed| &addressed.rule);
+        let limited = limited.iter().flatten().map(|placed| &placed.rule);
         for rule in limited.chain(applied.unlimited) {
             merge(&mut merged, &rule.metadata);
         }
@@ -80,7 +81,7 @@ struct Reader<'a> {
 struct Seen<'a> {
     check: &'a Check,
     outcome: &'a Outcome,
-    rule: Option<&'a AddressedRule>,
+    rule: Option<&'a PlacedRule>,
 }
 
 impl<'a> Reader<'a> {
@@ -95,18 +96,20 @@ impl<'a> Reader<'a> {
     /// What a descriptor shows: of several limits the one that refuses with the longest wait, else the
     /// one with the least left; the first where they are equal.
     fn status(&self, applied: &Applied<'_>) -> Status {
-        let seen = || applied.checks.clone().filter_map(|place| self.seen(place));
-        let shown = seen().min_by_key(|seen| {
+        let seen = applied.checks.clone().filter_map(|place| self.seen(place));
+        let shown = seen.min_by_key(|seen| {
             let wait = seen.over().filter(|_| self.refuses(seen));
             // None is the least of waits, so it comes last when reversed.
             (Reverse(wait), seen.outcome.remaining)
         });
-        let Some(shown) = shown else {
-            let remaining = if applied.unlimited.is_some() { u32::MAX } else { 0 };
-            return Status { remaining, ..bare() };
-        };
-        let is_enforced_over = seen().any(|seen| seen.over().is_some() && !seen.check.quota_mode);
-        Status { is_enforced_over, ..shown.status() }
+        shown.map_or_else(|| bare(applied.unlimited.is_some()), |shown| shown.status())
+    }
+
+    /// The first limit that refuses by itself: over, enforced, and no quota.
+    fn enforced_over(&self) -> Option<Status> {
+        let mut seen = (0..self.outcomes.len()).filter_map(|place| self.seen(place));
+        let first = seen.find(|seen| seen.over().is_some() && !seen.check.quota_mode);
+        first.map(|seen| seen.status())
     }
 
     fn refuses(&self, seen: &Seen<'_>) -> bool {
@@ -121,8 +124,9 @@ impl<'a> Reader<'a> {
 }
 
 /// The status of a descriptor that nothing limits.
-const fn bare() -> Status {
-    Status { code: Code::Ok, limit: None, remaining: 0, reset_s: None, is_enforced_over: false }
+const fn bare(is_unlimited: bool) -> Status {
+    let remaining = if is_unlimited { u32::MAX } else { 0 };
+    Status { code: Code::Ok, limit: None, remaining, reset_s: None }
 }
 
 impl Seen<'_> {
@@ -136,7 +140,7 @@ impl Seen<'_> {
         Status {
             code: if self.over().is_some() { Code::OverLimit } else { Code::Ok },
             limit: Some(ShownLimit {
-                name: self.rule.and_then(|addressed| addressed.rule.name.clone()),
+                name: self.rule.and_then(|placed| placed.rule.name.clone()),
                 requests_per_unit: limit.amount(),
                 unit: limit.unit(),
             }),
@@ -145,36 +149,35 @@ impl Seen<'_> {
                 Some(wait) => wait_seconds(wait),
                 None => Some(seconds(self.outcome.full_in_us)),
             },
-            ..bare()
         }
     }
 
     /// The rule's own text, or one that says which limit, how much, and when to retry.
     fn message(&self, retry_after_s: Option<u64>) -> String {
-        if let Some(message) = self.rule.and_then(|addressed| addressed.rule.message.clone()) {
+        if let Some(message) = self.rule.and_then(|placed| placed.rule.message.clone()) {
             return message;
         }
         let which = match self.rule {
             None => "The limit that came with the request".to_owned(),
-            Some(AddressedRule { rule, keys, .. }) => match &rule.name {
+            Some(PlacedRule { rule, keys, .. }) => match &rule.name {
                 Some(name) => format!("The rate limit `{name}`"),
                 None => format!("The rate limit for {keys}"),
             },
         };
         let limit = &self.check.limit;
         let which = format!("{which} ({})", limit.in_words());
-        match (self.outcome.over, limit.amount()) {
-            (Some(Wait::Never), 0) => format!("{which} lets nothing pass.\n"),
-            (Some(Wait::Never), _) => format!(
-                "{which} is smaller than what this request asks for at once. \
-                 It can never pass as it is.\n"
-            ),
-            (over, _) => {
-                let own = over.and_then(wait_seconds);
-                let more = if own == retry_after_s { "" } else { ", and so are others" };
-                let retry = retry_after_s.map(|seconds| format!(" Retry in {seconds} s."));
-                format!("{which} is reached{more}.{}\n", retry.unwrap_or_default())
-            }
+        let reached = match (self.outcome.over, limit.amount()) {
+            (Some(Wait::Never), 0) => "lets nothing pass",
+            (Some(Wait::Never), _) => "is smaller than what this request asks for at once",
+            _ => "is reached",
+        };
+        // What is told of the wait is true of the whole: another limit may make it longer, or, among
+        // quotas, shorter.
+        let own = self.outcome.over.and_then(wait_seconds);
+        let others = if own == retry_after_s { "" } else { ", and others are over too" };
+        match retry_after_s {
+            Some(seconds) => format!("{which} {reached}{others}. Retry in {seconds} s.\n"),
+            None => format!("{which} {reached}{others}. As it is, the request can never pass.\n"),
         }
     }
 }

@@ -5,7 +5,7 @@ mod request;
 mod response;
 
 pub use request::InvalidRequest;
-pub use response::{Headers, write_response};
+pub use response::Headers;
 
 use crate::decider::Decider;
 use proto::envoy::service::ratelimit::v3::{
@@ -91,7 +91,7 @@ impl Service {
         let request = request::read_request(message)?;
         let decision = self.decider.decide(&request).await;
         let echoes = self.decider.modes().metadata;
-        Ok(write_response(&request, decision, self.headers.as_deref(), echoes))
+        Ok(response::write_response(&request, decision, self.headers.as_deref(), echoes))
     }
 }
 

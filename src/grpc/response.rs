@@ -30,7 +30,7 @@ pub struct Headers {
 
 /// Writes an answer for the wire. `headers` are added where they are given; with `echoes` the dynamic
 /// metadata repeat the request beside the rules' own.
-pub fn write_response(
+pub(super) fn write_response(
     request: &Request,
     decision: Decision,
     headers: Option<&Headers>,
@@ -91,13 +91,14 @@ const fn write_unit(unit: Unit) -> WireUnit {
     }
 }
 
-/// The headers of the status that matters most to the client: the first that refuses by itself, else
-/// the one with the least left.
+/// The headers of what matters most to the client: the first limit that refuses by itself, else the
+/// status with the least left.
 fn rate_limit_headers(decision: &Decision, names: &Headers) -> Vec<HeaderValue> {
-    let limited = || decision.statuses.iter().filter(|status| status.limit.is_some());
-    let shown = limited()
-        .find(|status| status.is_enforced_over)
-        .or_else(|| limited().min_by_key(|status| status.remaining));
+    let limited = decision.statuses.iter().filter(|status| status.limit.is_some());
+    let shown = match &decision.enforced_over {
+        Some(over) => Some(over),
+        None => limited.min_by_key(|status| status.remaining),
+    };
     let Some((status, limit)) = shown.and_then(|status| Some((status, status.limit.as_ref()?)))
     else {
         return Vec::new();

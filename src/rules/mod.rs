@@ -8,4 +8,4 @@ mod tree;
 
 pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Rule};
 pub use resolve::{Applied, Resolution};
-pub use tree::{AddressedRule, Rules};
+pub use tree::{PlacedRule, Rules};

@@ -1,7 +1,7 @@
 //! What rule files say, once it is known to be valid: domains, their trees of descriptors, and the
 //! limits on them.
 
-use crate::limiter;
+use crate::{key::Path, limiter};
 use serde_json::{Map, Value};
 
 /// The rules of one domain.
@@ -86,4 +86,30 @@ pub enum OnStoreFailure {
     Deny,
     /// Limit it in this process alone.
     Local,
+}
+
+impl Descriptor {
+    /// The path by which it is addressed, below that of the descriptor it stands in.
+    pub fn path(&self, above: &Path) -> Path {
+        let mut path = above.clone();
+        match &self.value {
+            None => path.push_key(self.key.as_bytes()),
+            Some(value) => path.push_wildcard(self.key.as_bytes(), value.as_bytes()),
+        }
+        path
+    }
+}
+
+impl Rule {
+    /// The path by which it is addressed, and by which its states are kept: that of its descriptor,
+    /// and what tells it from its siblings.
+    pub(super) fn path(&self, descriptor: &Path) -> Path {
+        let mut path = descriptor.clone();
+        match &self.label {
+            None => {}
+            Some(Label::Name(name)) => path.push_name(name),
+            Some(Label::Place(place)) => path.push_place(*place),
+        }
+        path
+    }
 }

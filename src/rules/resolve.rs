@@ -2,7 +2,7 @@
 
 use super::{
     model::{Kind, Rule},
-    tree::{AddressedRule, Node, Rules},
+    tree::{Node, PlacedRule, Rules},
 };
 use crate::{
     key::{Key, Path},
@@ -20,7 +20,7 @@ pub struct Resolution<'r> {
     /// The checks, in the order of the descriptors and of the limits on each.
     pub checks: Vec<Check>,
     /// The rule behind each check; `None` for a limit that came with the request.
-    pub rules: Vec<Option<&'r AddressedRule>>,
+    pub rules: Vec<Option<&'r PlacedRule>>,
     /// What applies to each descriptor of the request.
     pub descriptors: Vec<Applied<'r>>,
 }
@@ -50,7 +50,7 @@ impl Rules {
         let replaced: Vec<&str> = found
             .iter()
             .flat_map(Found::rules)
-            .flat_map(|addressed| addressed.rule.replaces.iter().map(String::as_str))
+            .flat_map(|placed| placed.rule.replaces.iter().map(String::as_str))
             .collect();
         for found in found {
             let first = resolution.checks.len();
@@ -89,25 +89,25 @@ impl Rules {
         if let Some(limit) = descriptor.limit {
             let limit = token_bucket::Limit::per_unit(limit.requests_per_unit, limit.unit);
             let limit = Limit::TokenBucket(limit);
-            let check = Check { slot: 0, limit, cost, shadow_mode: false, quota_mode };
-            resolution.add(&path(), None, check);
+            let check = |slot| Check { slot, limit, cost, shadow_mode: false, quota_mode };
+            resolution.add(&path(), limit, None, check);
             return None;
         }
         let mut unlimited = None;
-        for addressed in found.rules() {
-            let rule = &addressed.rule;
+        for placed in found.rules() {
+            let rule = &placed.rule;
             match rule.kind {
                 Kind::Unlimited => unlimited = Some(rule),
                 Kind::Limit(_) if is_named(rule, replaced) => {}
                 Kind::Limit(limit) => {
-                    let check = Check {
-                        slot: 0,
+                    let check = |slot| Check {
+                        slot,
                         limit,
                         cost,
                         shadow_mode: rule.shadow_mode,
                         quota_mode: rule.quota_mode || quota_mode,
                     };
-                    resolution.add(&rule.path(&path()), Some(addressed), check);
+                    resolution.add(&rule.path(&path()), limit, Some(placed), check);
                 }
             }
         }
@@ -123,9 +123,9 @@ struct Found<'r, 'q> {
 
 impl<'r> Found<'r, '_> {
     /// The rules that take part.
-    fn rules(&self) -> impl Iterator<Item = &'r AddressedRule> + use<'r> {
+    fn rules(&self) -> impl Iterator<Item = &'r PlacedRule> + use<'r> {
         let rules = self.node.map_or(&[][..], |node| &node.rules);
-        rules.iter().filter(|addressed| addressed.rule.enabled)
+        rules.iter().filter(|placed| placed.rule.enabled)
     }
 }
 
@@ -134,14 +134,20 @@ fn is_named(rule: &Rule, names: &[&str]) -> bool {
 }
 
 impl<'r> Resolution<'r> {
-    /// Adds a check on the state of this path, which it may share with an earlier check.
-    fn add(&mut self, path: &Path, rule: Option<&'r AddressedRule>, check: Check) {
-        let key = Key::new(check.limit.limiter(), path);
+    /// Adds a check on a limit's state, which it may share with an earlier check.
+    fn add(
+        &mut self,
+        path: &Path,
+        limit: Limit,
+        rule: Option<&'r PlacedRule>,
+        check: impl FnOnce(usize) -> Check,
+    ) {
+        let key = Key::new(limit.limiter(), path);
         let slot = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
             self.keys.push(key);
             self.keys.len() - 1
         });
-        self.checks.push(Check { slot, ..check });
+        self.checks.push(check(slot));
         self.rules.push(rule);
     }
 }

@@ -1,11 +1,11 @@
 //! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
 
 use super::{
-    model::{Descriptor, Domain, Label, Rule},
+    model::{Descriptor, Domain, Rule},
     pattern::Pattern,
 };
 use crate::{key::Path, request::Entry};
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 /// What a key leads to, by the value that comes with it.
 type Branches = HashMap<Box<[u8]>, Branch>;
@@ -29,8 +29,8 @@ struct Branch {
 /// A descriptor.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Its limits, with the addresses people use for them.
-    pub(super) rules: Vec<AddressedRule>,
+    /// Its limits.
+    pub(super) rules: Vec<PlacedRule>,
     /// The wildcard whose matches share one state, where they do.
     shared: Option<Box<str>>,
     /// Whether this or a descriptor above shares.
@@ -38,13 +38,11 @@ pub(super) struct Node {
     children: Branches,
 }
 
-/// A rule, and the path by which it is addressed.
+/// A rule, and where it stands.
 #[derive(Debug)]
-pub struct AddressedRule {
-    /// The path, such as `edge:plan=free:user#daily`.
-    pub address: Arc<str>,
+pub struct PlacedRule {
     /// The keys on it, such as `plan, user`: what may be told to a caller, who is not to read the rules.
-    pub keys: Arc<str>,
+    pub keys: Box<str>,
     /// The rule.
     pub rule: Rule,
 }
@@ -56,8 +54,7 @@ impl Rules {
             .iter()
             .map(|domain| {
                 let name = domain.name.as_bytes();
-                let above =
-                    Above { path: Path::of_domain(name), keys: String::new(), shares: false };
+                let above = Above { keys: String::new(), shares: false };
                 (name.into(), branches(&domain.descriptors, &above))
             })
             .collect();
@@ -139,7 +136,6 @@ impl Branch {
 
 /// What a descriptor inherits.
 struct Above {
-    path: Path,
     keys: String,
     shares: bool,
 }
@@ -148,7 +144,6 @@ impl Above {
     fn below(&self, descriptor: &Descriptor) -> Self {
         let comma = if self.keys.is_empty() { "" } else { ", " };
         Self {
-            path: descriptor.path(&self.path),
             keys: format!("{}{comma}{}", self.keys, descriptor.key),
             shares: self.shares || descriptor.share_threshold,
         }
@@ -161,7 +156,7 @@ fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
         let here = above.below(descriptor);
         let shared = descriptor.value.as_deref().filter(|_| descriptor.share_threshold);
         let node = Node {
-            rules: descriptor.limits.iter().map(|rule| rule.addressed(&here)).collect(),
+            rules: descriptor.limits.iter().map(|rule| rule.placed(&here)).collect(),
             shared: shared.map(Box::from),
             shares: here.shares,
             children: branches(&descriptor.descriptors, &here),
@@ -172,36 +167,8 @@ fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
     level
 }
 
-impl Descriptor {
-    /// The path by which it is addressed, below that of the descriptor it stands in.
-    pub fn path(&self, above: &Path) -> Path {
-        let mut path = above.clone();
-        match &self.value {
-            None => path.push_key(self.key.as_bytes()),
-            Some(value) => path.push_wildcard(self.key.as_bytes(), value.as_bytes()),
-        }
-        path
-    }
-}
-
 impl Rule {
-    /// The path by which it is addressed, and by which its states are kept: that of its descriptor,
-    /// and what tells it from its siblings.
-    pub(super) fn path(&self, descriptor: &Path) -> Path {
-        let mut path = descriptor.clone();
-        match &self.label {
-            None => {}
-            Some(Label::Name(name)) => path.push_name(name),
-            Some(Label::Place(place)) => path.push_place(*place),
-        }
-        path
-    }
-
-    fn addressed(&self, here: &Above) -> AddressedRule {
-        AddressedRule {
-            address: self.path(&here.path).as_str().into(),
-            keys: here.keys.as_str().into(),
-            rule: self.clone(),
-        }
+    fn placed(&self, here: &Above) -> PlacedRule {
+        PlacedRule { keys: here.keys.as_str().into(), rule: self.clone() }
     }
 }

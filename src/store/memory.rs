@@ -9,8 +9,8 @@
 //! of its own.
 //!
 //! A full shard makes room as Redis does, by a sample: of a few entries it forgets the one of whose limit
-//! the smallest share is used. That one has least to lose; who is at his limit is the last to be
-//! forgotten, so a flood of made-up names pushes out made-up names. Forgetting a live state lets its
+//! the smallest share is used. That one has least to lose: a flood of made-up names pushes out made-up
+//! names, and not who is at his limit, unless one request uses a whole limit. Forgetting a live state lets its
 //! caller have again what he had used, so it is counted, and the server says so in its log.
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, stderr};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// Sends events to stderr, as text. `filter` is a level, or what `RUST_LOG` takes.
+/// Sends events to stderr, as text. `filter` is a level, or `target=level`, separated by commas.
 ///
 /// # Errors
 ///

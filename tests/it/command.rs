@@ -1,7 +1,7 @@
 //! The command line: what it accepts, what it says when it does not, and how it ends.
 
 use crate::{
-    grpc::Client,
+    grpc::{Client, health},
     support::{self, Server, TempDir},
 };
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ async fn check_speaks_json() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why_in_one_message_and_fails() {
+async fn what_cannot_start_says_why_and_fails() {
     let files = TempDir::new();
     let rules = files.file("shop.yaml", RULES);
     let rules = rules.to_str().unwrap();
@@ -210,7 +210,7 @@ async fn told_to_stop_it_ends_well() {
 }
 
 #[tokio::test]
-async fn told_to_leave_it_is_unready_but_answers_until_the_drain_is_over() {
+async fn told_to_leave_it_is_unready_but_answers_until_it_is_told_again() {
     let files = TempDir::new();
     let rules = files.file("shop.yaml", RULES);
     // Longer than this test can take.
@@ -221,9 +221,17 @@ async fn told_to_leave_it_is_unready_but_answers_until_the_drain_is_over() {
         (response.status == 503).then_some(())
     };
     support::until("it is unready", unready).await;
+    let not_serving = async || {
+        let all =
+            [health(server.grpc, "").await, health(server.grpc, tollgate::grpc::SERVICE).await];
+        (all == [2, 2]).then_some(())
+    };
+    support::until("its health is NOT_SERVING", not_serving).await;
     let request = json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]] }] });
     let answer = Client::connect(server.grpc).await.ask(&request).await.unwrap();
     assert_eq!(answer.overall_code, 1);
+    server.signal("INT").await;
+    assert!(server.ended().await.success());
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ use tokio::{
 };
 use tollgate::grpc::proto::envoy::{self as ours, r#type::v3::RateLimitUnit};
 use tonic::{Code, Status, client::Grpc, transport::Channel};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 /// A client as Envoy's own protos generate it.
 pub(crate) struct Client(RateLimitServiceClient<Channel>);
@@ -423,7 +424,8 @@ async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_dec
     let answer = shop.ask(both).await;
     assert_eq!(
         body(&answer),
-        "The rate limit `per_user` (3 per day) is reached, and so are others.\n"
+        "The rate limit `per_user` (3 per day) is reached, and others are over too. \
+         As it is, the request can never pass.\n"
     );
     assert_eq!(header(&answer, "retry-after"), None, "the other never passes");
 }
@@ -513,17 +515,20 @@ async fn the_encodings_of_envoy_and_ours_read_each_other() {
     assert_eq!(read.encode_to_vec(), bytes);
 }
 
+/// The health of a service: 1 is SERVING, 2 is NOT_SERVING.
+pub(crate) async fn health(to: SocketAddr, service: &str) -> i32 {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    HealthClient::new(channel(to).await).check(request).await.unwrap().into_inner().status
+}
+
 #[tokio::test]
 async fn health_is_told_for_the_server_and_the_service() {
-    use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
     let shop = Shop::open().await;
-    let mut client = HealthClient::new(channel(shop.server.grpc).await);
     for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
-        let request = HealthCheckRequest { service: service.to_owned() };
-        let answer = client.check(request).await.unwrap().into_inner();
-        assert_eq!(answer.status, 1, "{service:?} is SERVING");
+        assert_eq!(health(shop.server.grpc, service).await, 1, "{service:?}");
     }
     let unknown = HealthCheckRequest { service: "nobody".to_owned() };
+    let mut client = HealthClient::new(channel(shop.server.grpc).await);
     assert_eq!(client.check(unknown).await.unwrap_err().code(), Code::NotFound);
 }
 

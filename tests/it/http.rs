@@ -22,7 +22,7 @@ pub(crate) fn to_json(request: &Value) -> Value {
         let entries: Vec<_> =
             entries.map(|entry| json!({ "key": entry[0], "value": entry[1] })).collect();
         let mut written = json!({ "entries": entries });
-        for field in ["hits_addend", "limit"] {
+        for field in ["hits_addend", "is_negative_hits", "limit"] {
             if let Some(value) = descriptor.get(field) {
                 written[field] = value.clone();
             }
@@ -30,7 +30,8 @@ pub(crate) fn to_json(request: &Value) -> Value {
         written
     });
     let descriptors: Vec<_> = descriptors.collect();
-    json!({ "domain": request["domain"], "descriptors": descriptors })
+    let hits = request["hits_addend"].as_u64().unwrap_or_default();
+    json!({ "domain": request["domain"], "descriptors": descriptors, "hitsAddend": hits })
 }
 
 /// An answer in the shape of a conformance case's expectation. What proto3 JSON leaves out is 0.

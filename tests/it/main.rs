@@ -1,4 +1,4 @@
-//! The whole of tollgate, tested through its doors. One binary, one file per feature.
+//! The whole of tollgate, tested from outside. One binary, one file per feature.
 
 #![allow(
     clippy::expect_used,

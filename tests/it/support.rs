@@ -2,11 +2,10 @@
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
 use std::{
-    env, fs,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{self, ExitStatus, Output, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    process::{ExitStatus, Output, Stdio},
     time::Duration,
 };
 use tokio::{
@@ -33,33 +32,22 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
 }
 
 /// A directory of one test, gone with it.
-pub(crate) struct TempDir(PathBuf);
+pub(crate) struct TempDir(tempfile::TempDir);
 
 impl TempDir {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("tollgate-test-{}-{count}", process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(tempfile::tempdir().unwrap())
     }
 
     /// Writes a file into it and says where that is.
     pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         fs::write(&path, text).unwrap();
         path
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        // Nothing depends on it, and a failing test must show its own failure.
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path()
     }
 }
 

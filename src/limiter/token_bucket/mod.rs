@@ -14,6 +14,9 @@
 //! nobody asked for has nothing used, so a state at 0 and no state at all are the same thing, and the
 //! instant at which it drains is the instant at which it may be forgotten.
 //!
+//! Time is counted in whole microseconds. What is asked for before the next one sees the same tokens, so
+//! a bucket of 1 gives at most one in each, however fast it is to refill.
+//!
 //! This is the leaky bucket as a meter (ITU-T I.371, Turner 1986), whose other face is GCRA. GCRA
 //! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.

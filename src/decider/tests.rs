@@ -1,0 +1,100 @@
+use super::*;
+use crate::{
+    clock::ManualClock,
+    config,
+    decision::{Code, Status},
+    request::{Descriptor, Entry},
+    store::Memory,
+};
+
+const RULES: &str = "
+domain: test
+descriptors:
+  - key: credits
+    rate_limit: {unit: day, requests_per_unit: 500, name: credits}
+    quota_mode: true
+  - key: subscription
+    rate_limit: {unit: day, requests_per_unit: 1000, name: subscription}
+    quota_mode: true
+  - key: both
+    limits:
+      - rate_limit: {unit: year, requests_per_unit: 1}
+        name: yearly quota
+        quota_mode: true
+      - rate_limit: {unit: minute, requests_per_unit: 1}
+        name: enforced
+  - key: user
+    rate_limit: {unit: second, requests_per_unit: 1}
+";
+
+struct Test {
+    decider: Decider,
+    clock: ManualClock,
+}
+
+impl Test {
+    fn new(modes: Modes) -> Self {
+        let source = config::Source { name: "test.yaml".to_owned(), text: RULES.to_owned() };
+        let loaded = config::parse(vec![source], &config::Options::default());
+        assert!(!loaded.has_errors(), "{}", loaded.render(false));
+        let clock = ManualClock::default();
+        let store = Store::Memory(Memory::new(1000));
+        let rules = Rules::new(loaded.domains);
+        Self { decider: Decider::new(rules, store, Clock::Manual(clock.clone()), modes), clock }
+    }
+
+    /// Asks for so much of each of these keys.
+    async fn ask(&self, hits: u32, keys: &[&'static str]) -> Decision {
+        let descriptor = |key: &&'static str| Descriptor {
+            entries: vec![Entry { key: key.as_bytes().into(), value: "x".into() }],
+            ..Descriptor::default()
+        };
+        let descriptors = keys.iter().map(descriptor).collect();
+        let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
+        self.decider.decide(&request).await
+    }
+}
+
+fn name(status: &Status) -> Option<&str> {
+    status.limit.as_ref()?.name.as_deref()
+}
+
+#[tokio::test]
+async fn a_refused_request_passes_when_it_was_told_to_retry() {
+    let test = Test::new(Modes::default());
+    assert_eq!(test.ask(1, &["user"]).await.code, Code::Ok);
+    let refused = test.ask(1, &["user"]).await.refused.unwrap();
+    assert_eq!(refused.retry_after_s, Some(1));
+    test.clock.advance(1_000_000);
+    assert_eq!(test.ask(1, &["user"]).await.code, Code::Ok);
+}
+
+#[tokio::test]
+async fn the_text_and_the_wait_agree_where_one_quota_never_passes_and_another_will() {
+    let test = Test::new(Modes::default());
+    test.ask(500, &["subscription"]).await;
+    let refused = test.ask(600, &["credits", "subscription"]).await.refused.unwrap();
+    let retry = refused.retry_after_s.unwrap();
+    assert!(refused.message.starts_with("The rate limit `credits` (500 per day) is smaller"));
+    assert!(refused.message.ends_with(&format!("over too. Retry in {retry} s.\n")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_enforced_limit_is_told_even_where_a_quota_waits_longer() {
+    let test = Test::new(Modes::default());
+    test.ask(1, &["both"]).await;
+    let decision = test.ask(1, &["both"]).await;
+    assert_eq!(decision.refused.unwrap().retry_after_s, Some(365 * 24 * 3600));
+    assert_eq!(name(&decision.statuses[0]), Some("yearly quota"), "the longest wait");
+    let enforced = decision.enforced_over.unwrap();
+    assert_eq!((name(&enforced), enforced.reset_s), (Some("enforced"), Some(60)));
+}
+
+#[tokio::test]
+async fn in_shadow_mode_nobody_is_refused_but_all_is_charged() {
+    let test = Test::new(Modes { shadow: true, ..Modes::default() });
+    test.ask(1, &["user"]).await;
+    let decision = test.ask(1, &["user"]).await;
+    assert_eq!((decision.code, decision.refused), (Code::Ok, None));
+    assert_eq!(decision.statuses[0].code, Code::OverLimit);
+}
