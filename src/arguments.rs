@@ -195,7 +195,6 @@ impl Arguments {
 /// that fill in templates leave it; where only envoyproxy/ratelimit's name of one is set, that is read.
 fn from_environment(argument: clap::Arg) -> clap::Arg {
     let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_empty = |name: &str| env::var_os(name).is_some_and(|value| value.is_empty());
     let Some(ours) = argument.get_env().and_then(|name| name.to_str()).map(str::to_owned) else {
         return argument;
     };
@@ -207,7 +206,7 @@ fn from_environment(argument: clap::Arg) -> clap::Arg {
     };
     match familiar {
         Some(familiar) if !is_set(&ours) && is_set(familiar) => argument.env(familiar),
-        _ if is_empty(&ours) => argument.env(Resettable::Reset),
+        _ if env::var_os(&ours).is_some() && !is_set(&ours) => argument.env(Resettable::Reset),
         _ => argument,
     }
 }

@@ -14,6 +14,9 @@
 //! `%` and two hexadecimal digits, so that two different paths never read alike, whatever a caller
 //! puts into a value. Only a wildcard's own `*` is written as it is.
 
+#[cfg(test)]
+mod tests;
+
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 

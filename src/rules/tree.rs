@@ -41,7 +41,8 @@ pub(super) struct Node {
 /// A rule, and where it stands.
 #[derive(Debug)]
 pub struct PlacedRule {
-    /// The keys on it, such as `plan, user`: what may be told to a caller, who is not to read the rules.
+    /// The keys that lead to it, such as `plan, user`: what may be told to a caller, who is not to read
+    /// the rules.
     pub keys: Box<str>,
     /// The rule.
     pub rule: Rule,
@@ -155,8 +156,10 @@ fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
     for descriptor in descriptors {
         let here = above.below(descriptor);
         let shared = descriptor.value.as_deref().filter(|_| descriptor.share_threshold);
+        let placed =
+            |rule: &Rule| PlacedRule { keys: here.keys.as_str().into(), rule: rule.clone() };
         let node = Node {
-            rules: descriptor.limits.iter().map(|rule| rule.placed(&here)).collect(),
+            rules: descriptor.limits.iter().map(placed).collect(),
             shared: shared.map(Box::from),
             shares: here.shares,
             children: branches(&descriptor.descriptors, &here),
@@ -165,10 +168,4 @@ fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
         branch.insert(descriptor.value.as_deref(), node);
     }
     level
-}
-
-impl Rule {
-    fn placed(&self, here: &Above) -> PlacedRule {
-        PlacedRule { keys: here.keys.as_str().into(), rule: self.clone() }
-    }
 }
