@@ -1,11 +1,12 @@
 //! What the command line and the environment say.
 
 use clap::{
-    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{BoolishValueParser, Resettable},
     parser::ValueSource,
 };
 use std::{env, path::PathBuf};
+use tollgate::store::redis;
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
 ///
@@ -66,9 +67,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) admin_addr: String,
 
-    /// Where states are kept. `memory`: in this process, for this process alone.
-    #[arg(long, env = "TOLLGATE_STORE", default_value = "memory")]
-    pub(crate) store: StoreKind,
+    #[command(flatten)]
+    pub(crate) store: Store,
 
     /// The most keys to keep in memory. A full store forgets those that have used least of their limits.
     #[arg(long, value_name = "KEYS", env = "TOLLGATE_MAX_KEYS", default_value = "1000000",
@@ -116,6 +116,54 @@ pub(crate) struct Serve {
     pub(crate) log: String,
 }
 
+/// Where states are kept.
+#[derive(Debug, Args)]
+pub(crate) struct Store {
+    /// Where states are kept: `memory`, in this process, for this process alone; or in a Redis, for all
+    /// replicas that use it: redis://[user:password@]host[:port][/database], rediss:// for TLS, or
+    /// unix:///path.
+    #[arg(
+        long = "store",
+        value_name = "STORE",
+        env = "TOLLGATE_STORE",
+        default_value = "memory",
+        hide_env_values = true
+    )]
+    url: String,
+
+    /// The password for Redis, as it is; in --store, special characters are %-escaped. Give it in the
+    /// environment: everybody on the machine can read a command line.
+    #[arg(
+        long = "store-password",
+        value_name = "PASSWORD",
+        env = "TOLLGATE_STORE_PASSWORD",
+        hide_env_values = true
+    )]
+    pub(crate) password: Option<String>,
+
+    /// Whoever signed Redis's certificate (PEM). Without it, whom this machine trusts.
+    #[arg(long = "store-ca", value_name = "FILE", env = "TOLLGATE_STORE_CA")]
+    pub(crate) authority: Option<PathBuf>,
+
+    /// A certificate to show to Redis (PEM).
+    #[arg(long = "store-cert", value_name = "FILE", env = "TOLLGATE_STORE_CERT", requires = "key")]
+    pub(crate) certificate: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(
+        long = "store-key",
+        value_name = "FILE",
+        env = "TOLLGATE_STORE_KEY",
+        requires = "certificate"
+    )]
+    pub(crate) key: Option<PathBuf>,
+
+    /// How long to wait for Redis, in milliseconds. Envoy waits 20 for all of it, unless told otherwise.
+    #[arg(long = "store-timeout", value_name = "MILLISECONDS", env = "TOLLGATE_STORE_TIMEOUT",
+          default_value = "10", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) timeout_ms: u64,
+}
+
 /// Where the rules are.
 #[derive(Debug, Args)]
 pub(crate) struct Rules {
@@ -155,10 +203,12 @@ pub(crate) struct Check {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone)]
 pub(crate) enum StoreKind {
     /// In this process, for this process alone.
     Memory,
+    /// In a Redis.
+    Redis(redis::Address),
 }
 
 /// Arguments that envoyproxy/ratelimit reads from the environment under a shorter name.
@@ -172,6 +222,21 @@ const FAMILIAR: &[&str] = &[
     "LIMIT_RESET_HEADER",
     "RESPONSE_DYNAMIC_METADATA",
 ];
+
+impl Store {
+    /// Which store it is. Read here and not by clap, which would show what it cannot read, password and
+    /// all.
+    pub(crate) fn kind(&self) -> Result<StoreKind, redis::AddressError> {
+        if self.url == "memory" {
+            return Ok(StoreKind::Memory);
+        }
+        let address = redis::Address::parse(&self.url)?;
+        Ok(StoreKind::Redis(match &self.password {
+            Some(password) => address.with_password(password),
+            None => address,
+        }))
+    }
+}
 
 impl Arguments {
     /// Reads them, or exits: 0 after `--help` and `--version`, 2 where something is wrong.

@@ -55,22 +55,27 @@ impl Decider {
     }
 
     /// Decides a request.
-    pub async fn decide(&self, request: &Request) -> Decision {
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not decide.
+    pub async fn decide(&self, request: &Request) -> Result<Decision, StoreError> {
         let now = self.clock.now();
         let resolution = self.rules.resolve(request, self.modes.quota);
         let verdict = match self.store.decide(now, &resolution.keys, &resolution.checks).await {
             Ok(verdict) => verdict,
-            Err(error) => on_store_failure(error),
+            Err(error) => on_store_failure(error)?,
         };
         let mut decision = fold::fold(&resolution, &verdict, self.modes.shadow);
         if self.modes.metadata {
             decision.metadata = fold::metadata(&resolution, &decision.statuses);
         }
-        decision
+        Ok(decision)
     }
 }
 
-/// The one place that says what to answer when the store cannot.
-fn on_store_failure(error: StoreError) -> Verdict {
-    match error {}
+/// The one place that says what to answer when the store did not decide: that it did not, whatever the
+/// rules want done then.
+const fn on_store_failure(error: StoreError) -> Result<Verdict, StoreError> {
+    Err(error)
 }

@@ -6,7 +6,9 @@ mod screen;
 use anyhow::{Context as _, anyhow};
 use arguments::{Arguments, Check, Command, Serve, StoreKind};
 use std::{
+    fs,
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -24,7 +26,7 @@ use tollgate::{
     grpc::Headers,
     rules::{self, Rules},
     server::{self, Listeners},
-    store::{Memory, Store},
+    store::{Memory, Redis, Store, redis},
     telemetry,
 };
 
@@ -61,6 +63,7 @@ fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
 /// Serves until the process is told to stop.
 fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
+    let kind = arguments.store.kind().context("--store")?;
     let loaded = load(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -69,16 +72,18 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
+        let store = store(&kind, arguments).await?;
         // From here on a signal is heard, and not the end.
         let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
-        print(&mut stdout(), &screen::of(&listeners, &loaded, arguments)?)?;
+        print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
         let headers = arguments.limit_response_headers_enabled.then(|| Headers {
             limit: arguments.limit_limit_header.clone(),
             remaining: arguments.limit_remaining_header.clone(),
             reset: arguments.limit_reset_header.clone(),
         });
-        let decider = Arc::new(decider(loaded, arguments));
-        server::serve(listeners, decider, headers, leave, stop).await?;
+        let rules = Rules::new(loaded.domains);
+        let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
+        server::serve(listeners, Arc::new(decider), headers, leave, stop).await?;
         Ok(())
     })
 }
@@ -94,16 +99,40 @@ fn load(arguments: &Serve) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-fn decider(loaded: Loaded, arguments: &Serve) -> Decider {
-    let store = match arguments.store {
-        StoreKind::Memory => Store::Memory(Memory::new(arguments.max_keys as usize)),
-    };
-    let modes = Modes {
+fn modes(arguments: &Serve) -> Modes {
+    Modes {
         shadow: arguments.shadow_mode,
         quota: arguments.quota_mode,
         metadata: arguments.response_dynamic_metadata,
+    }
+}
+
+async fn store(kind: &StoreKind, arguments: &Serve) -> anyhow::Result<Store> {
+    let options = &arguments.store;
+    match kind {
+        StoreKind::Memory => Ok(Store::Memory(Memory::new(arguments.max_keys as usize))),
+        StoreKind::Redis(address) => {
+            let certificates = certificates(options)?;
+            let timeout = Duration::from_millis(options.timeout_ms);
+            let store = Redis::open(address.clone(), certificates, timeout).await;
+            Ok(Store::Redis(store.with_context(|| format!("--store {address}"))?))
+        }
+    }
+}
+
+fn certificates(options: &arguments::Store) -> anyhow::Result<redis::Certificates> {
+    let read = |flag: &str, path: &Option<PathBuf>| {
+        let read = path
+            .as_ref()
+            .map(|path| fs::read(path).with_context(|| format!("{flag} {}", path.display())));
+        read.transpose()
     };
-    Decider::new(Rules::new(loaded.domains), store, Clock::monotonic(), modes)
+    let certificate = read("--store-cert", &options.certificate)?;
+    let key = read("--store-key", &options.key)?;
+    Ok(redis::Certificates {
+        authority: read("--store-ca", &options.authority)?,
+        client: certificate.zip(key),
+    })
 }
 
 async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpListener> {

@@ -14,7 +14,12 @@ use tollgate::{
 const MOST_RULES: usize = 30;
 
 /// The screen.
-pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> io::Result<String> {
+pub(crate) fn of(
+    listeners: &Listeners,
+    loaded: &Loaded,
+    store: &StoreKind,
+    arguments: &Serve,
+) -> io::Result<String> {
     let grpc = listeners.grpc.local_addr()?;
     let http = listeners.http.local_addr()?;
     let admin = listeners.admin.local_addr()?;
@@ -24,8 +29,9 @@ pub(crate) fn of(listeners: &Listeners, loaded: &Loaded, arguments: &Serve) -> i
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
     let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig");
-    let store = match arguments.store {
+    let store = match store {
         StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
+        StoreKind::Redis(address) => address.to_string(),
     };
     let _ = writeln!(screen, "  store  {store}");
     if arguments.shadow_mode {

@@ -1,9 +1,11 @@
 //! Serves: every door on its listener, until told to stop; then finishes what is in flight.
 
 use crate::{
+    clock::Clock,
     decider::Decider,
     grpc::{self, DESCRIPTORS, Headers, Service},
     http::{self, Json, Readiness},
+    store::Watch,
 };
 use axum::{Router, serve::ListenerExt};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -14,6 +16,7 @@ use tonic_health::{
     pb::health_server::{Health, HealthServer},
 };
 use tower::util::MapResponseLayer;
+use tracing::Level;
 
 /// The most requests under way on one connection, and the most that may be cancelled before they were
 /// looked at. Envoy cancels what is late, so after any pause many come at once; a server that ends the
@@ -23,8 +26,8 @@ const MOST_STREAMS: u32 = 4096;
 /// How long requests in flight may take once the doors are closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// How often the server looks whether the store had to forget live keys.
-const WATCH: Duration = Duration::from_secs(10);
+/// How often the server looks how it stands with the store.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// Open listeners, one for each door.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ pub async fn serve(
     let readiness = Readiness::default();
     let service = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
-    let public = http::public(service.clone(), json, readiness.clone());
+    let public = http::public(service.clone(), json, readiness.clone(), Arc::clone(&decider));
     let admin = http::admin(Arc::clone(&decider));
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<grpc::Server>().await;
@@ -149,25 +152,19 @@ async fn serve_http(
     Ok(())
 }
 
-/// Says so, now and then, when the store has to forget live keys: their callers have again what they
-/// had used.
+/// Tells the log how it stands with the store.
 async fn watch_store(decider: Arc<Decider>) {
-    let mut known = 0;
+    let clock = Clock::monotonic();
+    let mut watch = Watch::default();
     let mut ticks = time::interval(WATCH);
     loop {
         ticks.tick().await;
-        known = tell_of_forgotten(&decider, known);
+        for (level, line) in watch.tell(decider.store().condition(), clock.now()) {
+            match level {
+                Level::ERROR => tracing::error!("{line}"),
+                Level::WARN => tracing::warn!("{line}"),
+                _ => tracing::info!("{line}"),
+            }
+        }
     }
-}
-
-/// Tells of live keys that were forgotten beyond those known, and how many there are now.
-fn tell_of_forgotten(decider: &Decider, known: u64) -> u64 {
-    let forgotten = decider.store().forgotten_live();
-    if forgotten > known {
-        tracing::warn!(
-            forgotten = forgotten - known,
-            "the store is full and forgot live keys, which start afresh: raise --max-keys"
-        );
-    }
-    forgotten
 }

@@ -8,8 +8,9 @@
 //! - admitted, every limit that is not over is charged.
 //!
 //! A limit in shadow mode is checked and charged like any other, but is never the reason of a refusal.
-//! A store runs this as one atomic step: in memory under its locks, in Redis as a script that says the
-//! same in Lua.
+//!
+//! A store runs [`settle`] as one atomic step: in memory under its locks, in Redis as `lua/request.lua`,
+//! which is the same in Lua. What needs no state is said of its outcomes afterwards, by [`Verdict::of`].
 
 #[cfg(test)]
 mod tests;
@@ -87,19 +88,20 @@ pub struct Kept {
     pub refill_us: u64,
 }
 
-/// Decides a request: its checks, against its states as they are stored. Returns the verdict and what
-/// to write.
-pub fn decide(checks: &[Check], stored: &[Option<State>], now: Timestamp) -> (Verdict, Vec<Write>) {
-    let mut states = stored.to_vec();
+/// The atomic step: checks, against states as they are stored. Returns what became of each check, and
+/// what to write.
+pub fn settle(
+    checks: &[Check],
+    stored: &[Option<State>],
+    now: Timestamp,
+) -> (Vec<Outcome>, Vec<Write>) {
+    // Written whatever becomes of the request: it is no charge, and a state far ahead would else stay so.
+    let before: Vec<Option<State>> =
+        stored.iter().map(|state| state.map(|state| state.pulled_back(now))).collect();
+    let mut states = before.clone();
     let mut outcomes = run(checks, &mut states, now);
-    for (place, outcome) in outcomes.iter_mut().enumerate() {
-        if outcome.over.is_some() && never_passes(checks, place, now) {
-            outcome.over = Some(Wait::Never);
-        }
-    }
-    let refusal = refusal(checks, &outcomes);
-    if refusal.is_some() {
-        states = stored.to_vec();
+    if refusal(checks, &outcomes).is_some() {
+        states = before;
         let settled = checks.iter().filter(|check| check.limit.is_settled_regardless(check.cost));
         for check in settled {
             check_one(check, &mut states, now);
@@ -111,7 +113,20 @@ pub fn decide(checks: &[Check], stored: &[Option<State>], now: Timestamp) -> (Ve
         }
     }
     let writes = writes(checks, stored, &states);
-    (Verdict { outcomes, refusal }, writes)
+    (outcomes, writes)
+}
+
+impl Verdict {
+    /// What the outcomes of checks amount to.
+    pub fn of(checks: &[Check], mut outcomes: Vec<Outcome>) -> Self {
+        for (place, outcome) in outcomes.iter_mut().enumerate() {
+            if outcome.over.is_some() && never_passes(checks, place) {
+                outcome.over = Some(Wait::Never);
+            }
+        }
+        let refusal = refusal(checks, &outcomes);
+        Self { outcomes, refusal }
+    }
 }
 
 /// Who refuses, if anybody does: the one rule for verdicts.
@@ -181,7 +196,9 @@ fn left(check: &Check, states: &[Option<State>], now: Timestamp) -> Outcome {
 
 /// Whether a check would be over even on a state never used: because of its own cost, or because of
 /// what the checks before it take from the same state.
-fn never_passes(checks: &[Check], place: usize, now: Timestamp) -> bool {
+fn never_passes(checks: &[Check], place: usize) -> bool {
+    // A state never used is the same at any time.
+    let now = Timestamp::default();
     let Some(this) = checks.get(place) else { return false };
     let mut unused = [None];
     let mut over = None;

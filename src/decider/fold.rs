@@ -53,12 +53,9 @@ fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
     }
 }
 
-/// The longest time that is told, in seconds: some 10,000 years, which is what a protobuf Duration holds.
-const LONGEST_S: u64 = 315_576_000_000;
-
 /// Whole seconds, the last one begun counted as one.
-fn seconds(micros: u64) -> u64 {
-    micros.div_ceil(1_000_000).min(LONGEST_S)
+const fn seconds(micros: u64) -> u64 {
+    micros.div_ceil(1_000_000)
 }
 
 /// Whole seconds to wait, at least 1: Envoy drops fractions, and a client told 0 would come at once.

@@ -51,7 +51,7 @@ impl Test {
         };
         let descriptors = keys.iter().map(descriptor).collect();
         let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
-        self.decider.decide(&request).await
+        self.decider.decide(&request).await.unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ mod response;
 pub use request::InvalidRequest;
 pub use response::Headers;
 
-use crate::decider::Decider;
+use crate::{decider::Decider, store::StoreError};
 use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_service_server,
 };
@@ -83,13 +83,10 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Where the request cannot be meant, through a fault that only an operator can cause.
-    pub async fn answer(
-        &self,
-        message: RateLimitRequest,
-    ) -> Result<RateLimitResponse, InvalidRequest> {
+    /// Where there is no decision.
+    pub async fn answer(&self, message: RateLimitRequest) -> Result<RateLimitResponse, Undecided> {
         let request = request::read_request(message)?;
-        let decision = self.decider.decide(&request).await;
+        let decision = self.decider.decide(&request).await?;
         let echoes = self.decider.modes().metadata;
         Ok(response::write_response(&request, decision, self.headers.as_deref(), echoes))
     }
@@ -105,9 +102,24 @@ impl rate_limit_service_server::RateLimitService for Service {
     }
 }
 
-impl From<InvalidRequest> for Status {
-    fn from(error: InvalidRequest) -> Self {
-        Self::invalid_argument(error.to_string())
+/// Why there is no decision.
+#[derive(Debug, thiserror::Error)]
+pub enum Undecided {
+    /// The request cannot be meant, through a fault that only an operator can cause.
+    #[error(transparent)]
+    InvalidRequest(#[from] InvalidRequest),
+    /// The store did not decide.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Undecided> for Status {
+    fn from(error: Undecided) -> Self {
+        let code = match &error {
+            Undecided::InvalidRequest(_) => Code::InvalidArgument,
+            Undecided::Store(_) => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

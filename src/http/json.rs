@@ -61,7 +61,8 @@ impl Json {
     }
 }
 
-/// Decides a request: 200 where it may pass, 429 where not, 400 where it cannot be meant.
+/// Decides a request: 200 where it may pass, 429 where not, 400 where it cannot be meant, 503 where the
+/// store did not decide.
 pub(super) async fn should_rate_limit(
     State((service, json)): State<(Service, Json)>,
     body: Bytes,
@@ -94,6 +95,7 @@ async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response,
 fn refuse(status: &Status) -> Response {
     let code = match status.code() {
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let body = serde_json::json!({ "code": status.code() as i32, "message": status.message() });

@@ -12,9 +12,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Whether this process should be sent requests: it has its rules and listens, and it is not about to
@@ -36,14 +39,14 @@ impl Readiness {
 }
 
 /// The door for everybody.
-pub fn public(service: Service, json: Json, readiness: Readiness) -> Router {
+pub fn public(service: Service, json: Json, readiness: Readiness, decider: Arc<Decider>) -> Router {
     let decide = post(json::should_rate_limit)
         .with_state((service, json))
         .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
     Router::new()
         .route("/json", decide)
         .route("/healthcheck", get(|| async { "OK" }))
-        .route("/ready", get(ready).with_state(readiness))
+        .route("/ready", get(ready).with_state((readiness, decider)))
 }
 
 /// The door for the operator.
@@ -51,12 +54,20 @@ pub fn admin(decider: Arc<Decider>) -> Router {
     Router::new().route("/rlconfig", get(rules_in_force).with_state(decider))
 }
 
-async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
-    if readiness.is_ready() {
-        (StatusCode::OK, "ready\n")
+/// A store that cannot be used is told, but is no reason to be sent no requests: other replicas have the
+/// same one.
+async fn ready(
+    State((readiness, decider)): State<(Readiness, Arc<Decider>)>,
+) -> (StatusCode, String) {
+    let (code, mut body) = if readiness.is_ready() {
+        (StatusCode::OK, "ready\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
+        (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned())
+    };
+    if let Some(reason) = decider.store().condition().down {
+        let _ = writeln!(body, "the store cannot be used: {reason}");
     }
+    (code, body)
 }
 
 /// The rules, as a tree for people or, asked for `application/json`, as JSON.

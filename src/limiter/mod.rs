@@ -8,6 +8,9 @@ pub mod token_bucket;
 
 use crate::{clock::Timestamp, unit::Unit};
 
+/// The limiters in Lua, in the order in which `lua/request.lua` lists them.
+pub const SCRIPTS: [&str; 1] = [token_bucket::SCRIPT];
+
 /// What a request wants of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
@@ -51,11 +54,35 @@ pub enum State {
     TokenBucket(token_bucket::State),
 }
 
+impl State {
+    /// The same state, its instant pulled back to the present if it lies too far ahead to be true.
+    #[must_use]
+    pub fn pulled_back(self, now: Timestamp) -> Self {
+        match self {
+            Self::TokenBucket(state) => Self::TokenBucket(state.pulled_back(now)),
+        }
+    }
+}
+
 impl Limit {
     /// The limiter's name, the same in rule files, keys, metrics and folders.
     pub const fn limiter(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) => "token_bucket",
+        }
+    }
+
+    /// Which of the scripts is its own, the first being 1.
+    pub const fn script(&self) -> u8 {
+        match self {
+            Self::TokenBucket(_) => 1,
+        }
+    }
+
+    /// Appends what its script is told of it: whole numbers, at most 2^53.
+    pub fn push_arguments(&self, to: &mut Vec<f64>) {
+        match self {
+            Self::TokenBucket(limit) => to.extend(limit.arguments()),
         }
     }
 

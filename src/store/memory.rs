@@ -101,7 +101,7 @@ impl Memory {
             .zip(&hashes)
             .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key))
             .collect();
-        let (verdict, writes) = verdict::decide(checks, &stored, now);
+        let (outcomes, writes) = verdict::settle(checks, &stored, now);
         for Write { slot, kept } in writes {
             let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
             let Some(shard) = self.shard(&mut shards, hash) else { continue };
@@ -115,7 +115,7 @@ impl Memory {
                 None => shard.remove(hash, key, &self.hasher),
             }
         }
-        verdict
+        Verdict::of(checks, outcomes)
     }
 
     /// How many keys it holds, expired ones included that no sweep has met yet.

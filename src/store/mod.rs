@@ -2,8 +2,12 @@
 //! states, and of limiters only that they have a verdict.
 
 mod memory;
+pub mod redis;
+mod watch;
 
 pub use memory::Memory;
+pub use redis::Redis;
+pub use watch::Watch;
 
 use crate::{
     clock::Timestamp,
@@ -16,18 +20,68 @@ use crate::{
 pub enum Store {
     /// In this process, for this process alone.
     Memory(Memory),
+    /// In a Redis, for all processes that use it.
+    Redis(Redis),
 }
 
-/// Why a store could not decide. Memory always can, so there is nothing here yet; a store across a
-/// network will bring its reasons, and what to answer then is the decider's to say.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {}
+/// Why a store did not decide a request. The text is for callers: it names nothing that is stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no way to it.
+    #[error("the store cannot be reached")]
+    Unreachable,
+    /// It did not answer in time. It may have decided all the same.
+    #[error("the store did not answer in time")]
+    Late,
+    /// It will not do it; why, in its own words, for the operator.
+    #[error("the store refuses to decide")]
+    Refused(String),
+    /// It held something that is no state, where a state should be; now it does not any more.
+    #[error("the store held what is no state of a limit")]
+    Unreadable,
+}
+
+/// How it stands with a store, for its operator.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Why it cannot be used; `None` where it can.
+    pub down: Option<String>,
+    /// What had better be changed.
+    pub cautions: Vec<String>,
+    /// Requests that were not decided, since it was made.
+    pub failures: Failures,
+    /// Live states that it had to forget for want of room, since it was made.
+    pub forgotten_live: u64,
+}
+
+/// Requests that were not decided, by reason. Each only grows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// See [`StoreError::Unreachable`].
+    pub unreachable: u64,
+    /// See [`StoreError::Late`].
+    pub late: u64,
+    /// See [`StoreError::Refused`].
+    pub refused: u64,
+    /// See [`StoreError::Unreadable`].
+    pub unreadable: u64,
+    /// What the store said when it last refused.
+    pub last_refusal: Option<String>,
+}
 
 impl Store {
-    /// How many live states it has had to forget, for want of room, since it was made.
-    pub fn forgotten_live(&self) -> u64 {
+    /// How it stands with it.
+    pub fn condition(&self) -> Condition {
         match self {
-            Self::Memory(memory) => memory.forgotten_live(),
+            Self::Memory(memory) => {
+                Condition { forgotten_live: memory.forgotten_live(), ..Condition::default() }
+            }
+            Self::Redis(redis) => Condition {
+                down: redis.down(),
+                cautions: redis.cautions(),
+                failures: redis.failures(),
+                forgotten_live: 0,
+            },
         }
     }
 
@@ -36,7 +90,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Where the store cannot answer; nothing is written then.
+    /// Where the store did not decide.
     pub async fn decide(
         &self,
         now: Timestamp,
@@ -45,6 +99,7 @@ impl Store {
     ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(memory) => Ok(memory.decide(now, keys, checks)),
+            Self::Redis(redis) => redis.decide(keys, checks).await,
         }
     }
 }

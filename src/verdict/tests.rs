@@ -85,7 +85,8 @@ fn decide_given(given: &[Given]) -> After {
         }
     }
     let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
-    let (verdict, writes) = decide(&checks, &states, NOW);
+    let (outcomes, writes) = settle(&checks, &states, NOW);
+    let verdict = Verdict::of(&checks, outcomes);
     for Write { slot, kept } in writes {
         states[slot] = kept.map(|kept| kept.state);
     }
@@ -267,10 +268,20 @@ fn no_limit_admits() {
 #[test]
 fn a_state_is_kept_as_long_as_any_limit_of_the_request_tells_it_from_a_fresh_one() {
     let (slow, fast) = (limit(0, 10), limit_per(0, 1_000_000, Unit::Second));
-    let (_, writes) = decide(&[slow.check, fast.check], &[None], NOW);
+    let (_, writes) = settle(&[slow.check, fast.check], &[None], NOW);
     let Kept { state, fresh_at: until, .. } = writes[0].kept.unwrap();
     let before = Timestamp::from_micros(until.as_micros() - 1);
     assert_eq!(slow.check.limit.remaining(Some(state), NOW), 8);
     assert!(slow.check.limit.full_in_us(Some(state), before) > 0);
     assert_eq!(slow.check.limit.full_in_us(Some(state), until), 0);
+}
+
+#[test]
+fn a_state_far_ahead_of_the_clock_is_pulled_back_even_by_a_refusal() {
+    let Given { check, .. } = limit_per(0, 1, Unit::Minute);
+    let state = check.limit.check(None, NOW + 3_600_000_000, Cost::Take(1)).state;
+    let (outcomes, writes) = settle(&[check], &[state], NOW);
+    assert_eq!(outcomes[0].over, Some(Wait::Micros(60_000_000)), "not an hour more");
+    let Some(Kept { fresh_at, .. }) = writes[0].kept else { panic!("{writes:?}") };
+    assert_eq!(fresh_at, NOW + 60_000_000);
 }

@@ -94,7 +94,7 @@ async fn what_cannot_start_says_why_and_fails() {
     let mistakes = files.file("mistakes.yaml", MISTAKES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 18] = [
         (&["serve", "--config", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["check", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["serve", "--config", mistakes.to_str().unwrap()], &["ratelimit", "nothing is served"]),
@@ -108,7 +108,14 @@ async fn what_cannot_start_says_why_and_fails() {
         (&["--config", rules, "--log", "wran"], &["--log", "wran", "warn"]),
         (&["--confg", rules], &["--confg", "--config"]),
         (&["--config", rules, "--max-keys", "0"], &["--max-keys"]),
-        (&["--config", rules, "--store", "redis://localhost"], &["redis://localhost", "memory"]),
+        (&["--config", rules, "--store", "memcached"], &["--store", "redis://", "unix://"]),
+        (&["--config", rules, "--store", "redis://u:p@h/db"], &["--store", "database number"]),
+        (&["--config", rules, "--store", "rediss://h#insecure"], &["--store", "#"]),
+        (&["--config", rules, "--store", "rediss://h", "--store-ca", "none.pem"], &["none.pem"]),
+        (&["--config", rules, "--store", "rediss://h", "--store-cert", rules], &["--store-key"]),
+        (&["--config", rules, "--store", "redis://h", "--store-ca", rules], &["rediss://"]),
+        (&["--config", rules, "--store", "rediss://h", "--store-ca", rules], &["certificates"]),
+        (&["--config", rules, "--store-timeout", "0"], &["--store-timeout"]),
     ];
     for (arguments, words) in cases {
         let free = [("TOLLGATE_GRPC_ADDR", "127.0.0.1:0"), ("TOLLGATE_HTTP_ADDR", "127.0.0.1:0")];

@@ -6,7 +6,7 @@
 use crate::{
     differences::{self, Difference},
     grpc::Client,
-    support::{self, Server, TempDir},
+    support::{self, Server, Store, TempDir, on_every_store},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::{
     RateLimitResponse, rate_limit_response::Code,
@@ -39,8 +39,9 @@ fn is_left_out(case: &Case) -> bool {
     case.category == "reload"
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_case_behaves_as_there_or_as_listed() {
+on_every_store! { every_case_behaves_as_there_or_as_listed }
+
+async fn every_case_behaves_as_there_or_as_listed(store: &Store) {
     let differences = differences::all();
     let mut failures = Vec::new();
     let mut unused: BTreeSet<&str> = differences.keys().copied().collect();
@@ -52,7 +53,7 @@ async fn every_case_behaves_as_there_or_as_listed() {
             failures.push(format!("{}: a `must` case may not differ", case.name));
         }
         compared += 1;
-        if let Err(failure) = run(case, difference).await {
+        if let Err(failure) = run(store, case, difference).await {
             failures.push(format!("{} ({}): {failure}", case.name, case.level));
         }
     }
@@ -62,7 +63,7 @@ async fn every_case_behaves_as_there_or_as_listed() {
 }
 
 /// Runs a case; what it should have done and did not is the error.
-async fn run(case: &Case, difference: Option<&Difference>) -> Result<(), String> {
+async fn run(store: &Store, case: &Case, difference: Option<&Difference>) -> Result<(), String> {
     let files = TempDir::new();
     for (place, config) in case.configs.iter().enumerate() {
         files.file(&format!("{place}.yaml"), config);
@@ -76,6 +77,8 @@ async fn run(case: &Case, difference: Option<&Difference>) -> Result<(), String>
     }
     let environment: Vec<(&str, &str)> =
         case.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    store.clear().await;
+    let environment = [store.environment(), environment].concat();
     let server = Server::start_with(files.path(), &environment).await;
     let mut client = Client::connect(server.grpc).await;
     let expected = difference.map_or(&case.expected, |difference| &difference.expected);

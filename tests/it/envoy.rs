@@ -1,6 +1,6 @@
 //! With a real Envoy, configured by the example that users copy.
 
-use crate::support::{self, Response, Server, TempDir};
+use crate::support::{self, Response, Server, Store, TempDir, on_every_store};
 use axum::{Router, routing};
 use serde_json::{Value, json};
 use std::{
@@ -35,6 +35,15 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 3}
 ";
 
+on_every_store! {
+    refuses_the_burst_plus_first_before_it_reaches_the_upstream,
+    limits_a_user_whose_name_is_not_text,
+    limits_a_user_with_a_name_of_50_kilobytes,
+    tells_long_names_apart_by_their_last_byte,
+    limits_a_path_however_it_is_spelled,
+    the_sample_rules_limit_what_the_example_sends,
+}
+
 /// A caller's view: Envoy with tollgate beside it and something to protect behind it.
 struct Mesh {
     edge: SocketAddr,
@@ -45,14 +54,14 @@ struct Mesh {
 }
 
 impl Mesh {
-    async fn start() -> Self {
+    async fn start(store: &Store) -> Self {
         let files = TempDir::new();
         let rules = files.file("edge.yaml", RULES);
-        Self::start_with(&rules, files).await
+        Self::start_with(store, &rules, files).await
     }
 
-    async fn start_with(rules: &Path, files: TempDir) -> Self {
-        let server = Server::start(rules).await;
+    async fn start_with(store: &Store, rules: &Path, files: TempDir) -> Self {
+        let server = Server::start_on(store, rules).await;
         let (upstream, reached) = start_upstream().await;
         // Envoy reads JSON as well, so the example is changed by place, not by searching its text.
         let config = files.file("envoy.json", &example_for(server.grpc, upstream).to_string());
@@ -90,8 +99,7 @@ async fn start_upstream() -> (SocketAddr, Arc<AtomicUsize>) {
 
 /// The example, with the addresses of this test.
 fn example_for(server: SocketAddr, upstream: SocketAddr) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/envoy/envoy.yaml");
-    let mut config: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut config = support::yaml("examples/envoy/envoy.yaml");
     let mut put = |place: &str, value: Value| {
         let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
         *old = value;
@@ -161,9 +169,8 @@ fn envoy_binary() -> PathBuf {
     binary
 }
 
-#[tokio::test]
-async fn refuses_the_burst_plus_first_before_it_reaches_the_upstream() {
-    let mesh = Mesh::start().await;
+async fn refuses_the_burst_plus_first_before_it_reaches_the_upstream(store: &Store) {
+    let mesh = Mesh::start(store).await;
 
     for (remaining, full_in_s) in [(2, 1200), (1, 2400), (0, 3600)] {
         let answer = mesh.get_as(b"ada").await;
@@ -190,18 +197,16 @@ async fn refuses_the_burst_plus_first_before_it_reaches_the_upstream() {
     assert_eq!(mesh.get_as(b"grace").await.status, 200, "another user has a limit of her own");
 }
 
-#[tokio::test]
-async fn limits_a_user_whose_name_is_not_text() {
-    assert_limits(b"\xFF").await;
+async fn limits_a_user_whose_name_is_not_text(store: &Store) {
+    assert_limits(store, b"\xFF").await;
 }
 
-#[tokio::test]
-async fn limits_a_user_with_a_name_of_50_kilobytes() {
-    assert_limits(&[b'a'; 50 * 1024]).await;
+async fn limits_a_user_with_a_name_of_50_kilobytes(store: &Store) {
+    assert_limits(store, &[b'a'; 50 * 1024]).await;
 }
 
-async fn assert_limits(user: &[u8]) {
-    let mesh = Mesh::start().await;
+async fn assert_limits(store: &Store, user: &[u8]) {
+    let mesh = Mesh::start(store).await;
     for _ in 0..3 {
         assert_eq!(mesh.get_as(user).await.status, 200);
     }
@@ -209,9 +214,8 @@ async fn assert_limits(user: &[u8]) {
     assert_eq!(mesh.reached(), 3);
 }
 
-#[tokio::test]
-async fn tells_long_names_apart_by_their_last_byte() {
-    let mesh = Mesh::start().await;
+async fn tells_long_names_apart_by_their_last_byte(store: &Store) {
+    let mesh = Mesh::start(store).await;
     let [mut one, mut other] = [[b'a'; 50 * 1024]; 2];
     *one.last_mut().unwrap() = b'1';
     *other.last_mut().unwrap() = b'2';
@@ -225,9 +229,8 @@ async fn tells_long_names_apart_by_their_last_byte() {
     }
 }
 
-#[tokio::test]
-async fn limits_a_path_however_it_is_spelled() {
-    let mesh = Mesh::start().await;
+async fn limits_a_path_however_it_is_spelled(store: &Store) {
+    let mesh = Mesh::start(store).await;
     for path in ["/login", "//login", "/x/../login"] {
         assert_eq!(mesh.get(path, &[("x-forwarded-for", path.as_bytes())]).await.status, 200);
     }
@@ -242,10 +245,9 @@ async fn limits_a_path_however_it_is_spelled() {
     assert_eq!(mesh.get("/", &[]).await.status, 200, "no other path is limited by address");
 }
 
-#[tokio::test]
-async fn the_sample_rules_limit_what_the_example_sends() {
+async fn the_sample_rules_limit_what_the_example_sends(store: &Store) {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
-    let mesh = Mesh::start_with(&samples, TempDir::new()).await;
+    let mesh = Mesh::start_with(store, &samples, TempDir::new()).await;
 
     let answer = mesh.get_as(b"ada").await;
     assert!(answer.header("x-ratelimit-limit").is_some(), "{answer:?}");

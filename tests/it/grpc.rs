@@ -1,6 +1,6 @@
 //! The gRPC port, asked by an independently generated client, and by hand where that cannot.
 
-use crate::support::{self, Server, TempDir};
+use crate::support::{self, Server, Store, TempDir, on_every_store};
 use envoy_types::pb::{
     envoy::{
         extensions::common::ratelimit::v3::{
@@ -120,6 +120,21 @@ descriptors:
     token_bucket: {rate: 100/s, burst: 500}
 ";
 
+on_every_store! {
+    a_refusal_says_which_limit_how_much_and_when_to_retry,
+    a_cost_that_can_never_pass_is_told_so_without_a_time,
+    several_limits_on_one_descriptor_must_all_pass_and_the_tightest_is_shown,
+    a_cost_known_afterwards_is_taken_and_refuses_the_next_peek,
+    a_refund_gives_back,
+    a_limit_that_is_off_takes_no_part,
+    a_burst_that_is_no_unit_is_shown_without_one,
+    values_of_any_bytes_and_length_are_limited_each_by_itself,
+    of_several_limits_the_one_that_refuses_is_shown,
+    the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_decides,
+    a_reset_in_thousands_of_years_is_told_as_the_longest_there_is,
+    a_limit_and_a_faster_one_from_the_request_on_the_same_entries_keep_count,
+}
+
 struct Shop {
     client: Client,
     server: Server,
@@ -127,9 +142,9 @@ struct Shop {
 }
 
 impl Shop {
-    async fn open() -> Self {
+    async fn open(store: &Store) -> Self {
         let files = TempDir::new();
-        let server = Server::start(&files.file("shop.yaml", RULES)).await;
+        let server = Server::start_on(store, &files.file("shop.yaml", RULES)).await;
         Self { client: Client::connect(server.grpc).await, server, _files: files }
     }
 
@@ -147,9 +162,8 @@ fn body(response: &RateLimitResponse) -> &str {
     std::str::from_utf8(&response.raw_body).unwrap()
 }
 
-#[tokio::test]
-async fn a_refusal_says_which_limit_how_much_and_when_to_retry() {
-    let mut shop = Shop::open().await;
+async fn a_refusal_says_which_limit_how_much_and_when_to_retry(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let ada = json!([{ "entries": [["user", "ada"]] }]);
     for left in [2, 1, 0] {
         let answer = shop.ask(ada.clone()).await;
@@ -166,9 +180,8 @@ async fn a_refusal_says_which_limit_how_much_and_when_to_retry() {
     assert_eq!(body(&answer), text);
 }
 
-#[tokio::test]
-async fn a_cost_that_can_never_pass_is_told_so_without_a_time() {
-    let mut shop = Shop::open().await;
+async fn a_cost_that_can_never_pass_is_told_so_without_a_time(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let answer = shop.ask(json!([{ "entries": [["user", "ada"]], "hits_addend": 4 }])).await;
     assert_eq!(answer.overall_code(), OVER_LIMIT);
     assert_eq!(header(&answer, "retry-after"), None);
@@ -176,9 +189,8 @@ async fn a_cost_that_can_never_pass_is_told_so_without_a_time() {
     assert!(body(&answer).contains("never"), "{}", body(&answer));
 }
 
-#[tokio::test]
-async fn several_limits_on_one_descriptor_must_all_pass_and_the_tightest_is_shown() {
-    let mut shop = Shop::open().await;
+async fn several_limits_on_one_descriptor_must_all_pass_and_the_tightest_is_shown(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let free = json!([{ "entries": [["plan", "free"]] }]);
     for left in [1, 0] {
         let answer = shop.ask(free.clone()).await;
@@ -190,9 +202,8 @@ async fn several_limits_on_one_descriptor_must_all_pass_and_the_tightest_is_show
     assert_eq!(body(&answer), "Two an hour.");
 }
 
-#[tokio::test]
-async fn a_cost_known_afterwards_is_taken_and_refuses_the_next_peek() {
-    let mut shop = Shop::open().await;
+async fn a_cost_known_afterwards_is_taken_and_refuses_the_next_peek(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let team = |hits: u64| json!([{ "entries": [["team", "a"]], "hits_addend": hits }]);
     assert_eq!(shop.ask(team(200)).await.statuses[0].limit_remaining, 800);
     assert_eq!(shop.ask(team(0)).await.overall_code(), OK);
@@ -200,9 +211,8 @@ async fn a_cost_known_afterwards_is_taken_and_refuses_the_next_peek() {
     assert_eq!(shop.ask(team(0)).await.overall_code(), OVER_LIMIT);
 }
 
-#[tokio::test]
-async fn a_refund_gives_back() {
-    let mut shop = Shop::open().await;
+async fn a_refund_gives_back(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let take = json!([{ "entries": [["user", "ada"]], "hits_addend": 3 }]);
     assert_eq!(shop.ask(take.clone()).await.overall_code(), OK);
     let refund =
@@ -211,17 +221,15 @@ async fn a_refund_gives_back() {
     assert_eq!((answer.overall_code(), answer.statuses[0].limit_remaining), (OK, 2));
 }
 
-#[tokio::test]
-async fn a_limit_that_is_off_takes_no_part() {
-    let mut shop = Shop::open().await;
+async fn a_limit_that_is_off_takes_no_part(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let answer = shop.ask(json!([{ "entries": [["off", "x"]] }])).await;
     assert_eq!(answer.overall_code(), OK);
     assert_eq!((&answer.statuses[0].current_limit, answer.statuses[0].limit_remaining), (&None, 0));
 }
 
-#[tokio::test]
-async fn a_burst_that_is_no_unit_is_shown_without_one() {
-    let mut shop = Shop::open().await;
+async fn a_burst_that_is_no_unit_is_shown_without_one(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let answer = shop.ask(json!([{ "entries": [["burst", "x"]] }])).await;
     let limit = answer.statuses[0].current_limit.clone().unwrap();
     assert_eq!((limit.requests_per_unit, limit.unit), (500, 0));
@@ -259,9 +267,8 @@ fn with_value(value: impl Into<Bytes>) -> ours::service::ratelimit::v3::RateLimi
     }
 }
 
-#[tokio::test]
-async fn values_of_any_bytes_and_length_are_limited_each_by_itself() {
-    let shop = Shop::open().await;
+async fn values_of_any_bytes_and_length_are_limited_each_by_itself(store: &Store) {
+    let shop = Shop::open(store).await;
     let long = |last: u8| {
         let mut value = vec![b'x'; 50_000];
         value.push(last);
@@ -280,7 +287,7 @@ async fn values_of_any_bytes_and_length_are_limited_each_by_itself() {
 
 #[tokio::test]
 async fn what_only_an_operator_can_cause_is_named_in_words() {
-    let mut shop = Shop::open().await;
+    let mut shop = Shop::open(&Store::Memory).await;
     let entries = |count: usize| vec![json!(["a", "b"]); count];
     let cases = [
         (json!({ "domain": "", "descriptors": [] }), "`domain` is empty"),
@@ -317,7 +324,7 @@ async fn what_only_an_operator_can_cause_is_named_in_words() {
 
 #[tokio::test]
 async fn a_message_above_four_mebibytes_is_refused_as_too_large() {
-    let shop = Shop::open().await;
+    let shop = Shop::open(&Store::Memory).await;
     let status = send(shop.server.grpc, with_value(vec![b'x'; 4 << 20])).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     let answer = send(shop.server.grpc, with_value(vec![b'x'; (4 << 20) - 100])).await.unwrap();
@@ -326,7 +333,7 @@ async fn a_message_above_four_mebibytes_is_refused_as_too_large() {
 
 #[tokio::test]
 async fn a_storm_of_cancelled_calls_does_not_end_the_connection_for_the_others() {
-    let shop = Shop::open().await;
+    let shop = Shop::open(&Store::Memory).await;
     let mut connection = TcpStream::connect(shop.server.grpc).await.unwrap();
     let message = with_value("ada").encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
@@ -396,9 +403,8 @@ async fn read_frame(connection: &mut TcpStream) -> (u8, u32) {
     (kind, u32::from_be_bytes([s, t, u, v]))
 }
 
-#[tokio::test]
-async fn of_several_limits_the_one_that_refuses_is_shown() {
-    let mut shop = Shop::open().await;
+async fn of_several_limits_the_one_that_refuses_is_shown(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let mixed = json!([{ "entries": [["mixed", "x"]] }, { "entries": [["other_quota", "x"]] }]);
     assert_eq!(shop.ask(mixed.clone()).await.overall_code(), OK);
     let answer = shop.ask(mixed).await;
@@ -413,9 +419,10 @@ async fn of_several_limits_the_one_that_refuses_is_shown() {
     assert_eq!(status.duration_until_reset.as_ref().unwrap().seconds, retry);
 }
 
-#[tokio::test]
-async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_decides() {
-    let mut shop = Shop::open().await;
+async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_decides(
+    store: &Store,
+) {
+    let mut shop = Shop::open(store).await;
     let both = json!([
         { "entries": [["user", "ada"]], "hits_addend": 3 },
         { "entries": [["nothing", "x"]] },
@@ -430,22 +437,20 @@ async fn the_first_that_refuses_is_named_for_what_it_is_and_the_longest_wait_dec
     assert_eq!(header(&answer, "retry-after"), None, "the other never passes");
 }
 
-#[tokio::test]
-async fn a_reset_in_thousands_of_years_is_one_that_protobuf_can_say() {
-    let mut shop = Shop::open().await;
+async fn a_reset_in_thousands_of_years_is_told_as_the_longest_there_is(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let answer =
         shop.ask(json!([{ "entries": [["ages", "x"]], "hits_addend": 4_000_000_000_u32 }])).await;
     let reset = answer.statuses[0].duration_until_reset.as_ref().unwrap().seconds;
-    assert_eq!(reset, 315_576_000_000);
+    assert_eq!(reset, 4_503_599_628, "2^52 µs, 142 years");
     let request = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"ages","value":"x"}]}]}"#;
     let response = support::post(shop.server.http, "/json", request).await.unwrap();
     assert_eq!(response.status, 200);
-    assert!(response.body.contains("315576000000"), "{}", response.body);
+    assert!(response.body.contains("4503599628"), "{}", response.body);
 }
 
-#[tokio::test]
-async fn a_limit_and_a_faster_one_from_the_request_on_the_same_entries_keep_count() {
-    let mut shop = Shop::open().await;
+async fn a_limit_and_a_faster_one_from_the_request_on_the_same_entries_keep_count(store: &Store) {
+    let mut shop = Shop::open(store).await;
     let both = json!([
         { "entries": [["user", "ada"]] },
         { "entries": [["user", "ada"]], "limit": { "requests_per_unit": 1_000_000, "unit": "SECOND" } },
@@ -523,7 +528,7 @@ pub(crate) async fn health(to: SocketAddr, service: &str) -> i32 {
 
 #[tokio::test]
 async fn health_is_told_for_the_server_and_the_service() {
-    let shop = Shop::open().await;
+    let shop = Shop::open(&Store::Memory).await;
     for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
         assert_eq!(health(shop.server.grpc, service).await, 1, "{service:?}");
     }
@@ -538,7 +543,7 @@ async fn reflection_lists_the_service_and_its_published_types() {
         ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
         server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
     };
-    let shop = Shop::open().await;
+    let shop = Shop::open(&Store::Memory).await;
     let mut client = ServerReflectionClient::new(channel(shop.server.grpc).await);
     let mut ask = async |message_request| {
         let request =

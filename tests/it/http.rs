@@ -1,6 +1,6 @@
 //! The HTTP ports: `/json`, the probes, and the operator's view.
 
-use crate::support::{self, Response, Server, TempDir};
+use crate::support::{self, Response, Server, Store, TempDir, on_every_store};
 use serde_json::{Value, json};
 
 const RULES: &str = "
@@ -10,9 +10,14 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 2, name: per_user}
 ";
 
-async fn open() -> (Server, TempDir) {
+on_every_store! {
+    json_takes_both_spellings_and_answers_in_one,
+    probes_say_that_it_lives_and_is_ready,
+}
+
+async fn open(store: &Store) -> (Server, TempDir) {
     let files = TempDir::new();
-    (Server::start(&files.file("shop.yaml", RULES)).await, files)
+    (Server::start_on(store, &files.file("shop.yaml", RULES)).await, files)
 }
 
 /// A conformance case's request in the JSON form of the proto.
@@ -57,9 +62,8 @@ pub(crate) fn from_json(response: &Response) -> Value {
     })
 }
 
-#[tokio::test]
-async fn json_takes_both_spellings_and_answers_in_one() {
-    let (server, _files) = open().await;
+async fn json_takes_both_spellings_and_answers_in_one(store: &Store) {
+    let (server, _files) = open(store).await;
     let bodies = [
         r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ada"}],"hitsAddend":1}]}"#,
         r#"{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ada"}],"hits_addend":"1"}]}"#,
@@ -80,7 +84,7 @@ async fn json_takes_both_spellings_and_answers_in_one() {
 
 #[tokio::test]
 async fn json_that_cannot_be_meant_is_400_and_the_fault_is_named() {
-    let (server, _files) = open().await;
+    let (server, _files) = open(&Store::Memory).await;
     let cases = [
         ("", "empty"),
         ("}", "no RateLimitRequest"),
@@ -106,9 +110,8 @@ async fn json_that_cannot_be_meant_is_400_and_the_fault_is_named() {
     assert_eq!(support::post(server.http, "/json", &huge).await.unwrap().status, 413);
 }
 
-#[tokio::test]
-async fn probes_say_that_it_lives_and_is_ready() {
-    let (server, _files) = open().await;
+async fn probes_say_that_it_lives_and_is_ready(store: &Store) {
+    let (server, _files) = open(store).await;
     for path in ["/healthcheck", "/ready"] {
         assert_eq!(support::get(server.http, path, &[]).await.unwrap().status, 200, "{path}");
     }
@@ -118,7 +121,7 @@ async fn probes_say_that_it_lives_and_is_ready() {
 
 #[tokio::test]
 async fn the_operator_sees_the_rules_in_force() {
-    let (server, _files) = open().await;
+    let (server, _files) = open(&Store::Memory).await;
     let tree = support::get(server.admin, "/rlconfig", &[]).await.unwrap();
     assert_eq!(tree.status, 200);
     assert!(tree.body.contains("shop:user") && tree.body.contains("2 per day"), "{}", tree.body);

@@ -1,16 +1,13 @@
 //! The files that ship the server agree with each other and with it. No container engine runs them
 //! here, so what one would trip over is read from them.
 
+use crate::support::yaml;
 use serde_json::Value;
 use std::{fs, path::Path, process::Command};
 
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file))
         .unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-fn yaml(file: &str) -> Value {
-    serde_saphyr::from_str(&read(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
 fn exists(path: &str) -> bool {

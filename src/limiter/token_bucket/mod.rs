@@ -22,11 +22,13 @@
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
 mod rate;
+mod script;
 #[cfg(test)]
 mod tests;
 
 use rate::Grains;
 pub use rate::Rate;
+pub use script::SCRIPT;
 
 use crate::{
     clock::Timestamp,
@@ -38,6 +40,10 @@ use crate::{
 /// less than this stops the refill until it has caught up, so that no time is counted twice; an instant
 /// further ahead is no skew but a mistake, and must not stop the refill for years.
 const MOST_AHEAD_US: u64 = 60_000_000;
+
+/// The longest time that is counted, in microseconds: 142 years. Added to an instant of this or the next
+/// century, it is a number that Lua holds exactly.
+const LONGEST_US: u64 = 1 << 52;
 
 /// The parameters of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +63,15 @@ pub struct State {
     pub updated: Timestamp,
     /// The size of those grains: how many made a token under the limit that wrote this.
     pub grains_per_token: u64,
+}
+
+impl State {
+    /// The same state, its instant pulled back to the present if it lies too far ahead to be true.
+    #[must_use]
+    pub fn pulled_back(self, now: Timestamp) -> Self {
+        let is_absurd = self.updated - now > MOST_AHEAD_US;
+        Self { updated: if is_absurd { now } else { self.updated }, ..self }
+    }
 }
 
 impl Limit {
@@ -131,7 +146,7 @@ impl Limit {
         self.capacity().saturating_sub(self.settle(state, now).used) / self.grains.per_token
     }
 
-    /// Microseconds until it is full.
+    /// Microseconds until it is full, 142 years at most.
     pub fn full_in_us(&self, state: Option<State>, now: Timestamp) -> u64 {
         self.drained_in_us(&self.settle(state, now), now, 0)
     }
@@ -190,14 +205,13 @@ impl Limit {
         let full = State { used: 0, updated: now, grains_per_token: self.grains.per_token };
         let Some(state) = state else { return full };
         let used = self.used(&state);
-        let updated = if state.updated - now > MOST_AHEAD_US { now } else { state.updated };
-        let steps = (now - updated) / self.grains.step_us;
+        let steps = (now - state.updated) / self.grains.step_us;
         let drained = steps.saturating_mul(self.grains.per_step);
         if drained >= used {
             return full;
         }
         // A step that has begun is not lost: the refill is counted up to its beginning only.
-        State { used: used - drained, updated: updated + steps * self.grains.step_us, ..full }
+        State { used: used - drained, updated: state.updated + steps * self.grains.step_us, ..full }
     }
 
     /// What is used, as far as this limit counts it.
@@ -238,7 +252,9 @@ impl Limit {
     fn steps_us(&self, grains: u64) -> u64 {
         match self.grains.per_step {
             0 => 0,
-            per_step => grains.div_ceil(per_step).saturating_mul(self.grains.step_us),
+            per_step => {
+                grains.div_ceil(per_step).saturating_mul(self.grains.step_us).min(LONGEST_US)
+            }
         }
     }
 

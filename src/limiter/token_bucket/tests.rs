@@ -21,6 +21,7 @@ impl Bucket {
     }
 
     fn ask(&mut self, cost: Cost) -> Option<Wait> {
+        self.state = self.state.map(|state| state.pulled_back(self.now));
         let checked = self.limit.check(self.state, self.now, cost);
         self.state = checked.state.or(self.state);
         checked.over
@@ -187,13 +188,13 @@ fn any_rate() -> impl Strategy<Value = Rate> {
         .prop_map(|(tokens, unit)| Rate::per(tokens, unit))
 }
 
-/// Whether a bucket refills within the time that a clock can show.
+/// Whether a bucket refills within the longest time that is counted.
 fn refills_in_time(limit: &Limit) -> bool {
     limit.drained_in_us(
         &State { used: 2 * limit.capacity(), updated: START, grains_per_token: 1 },
         START,
         0,
-    ) < u64::MAX / 4
+    ) < LONGEST_US
 }
 
 fn any_burst() -> impl Strategy<Value = u32> {

@@ -1,11 +1,17 @@
 //! What tests need around the server: the program itself as a process, files that vanish, HTTP as
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
+mod redis;
+
+pub(crate) use redis::Redis;
+
 use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{ExitStatus, Output, Stdio},
+    sync::{Arc, Mutex},
+    thread,
     time::Duration,
 };
 use tokio::{
@@ -31,6 +37,17 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
     time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
 }
 
+/// Reads a YAML file of the repository. The reader nests deeply in a debug build, so it gets a stack of
+/// its own.
+pub(crate) fn yaml(file: &str) -> serde_json::Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let reader = thread::Builder::new().stack_size(8 << 20);
+    let read =
+        reader.spawn(move || serde_saphyr::from_str(&text).map_err(|error| error.to_string()));
+    read.unwrap().join().unwrap().unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
 /// A directory of one test, gone with it.
 pub(crate) struct TempDir(tempfile::TempDir);
 
@@ -51,6 +68,57 @@ impl TempDir {
     }
 }
 
+/// Where a server keeps its states.
+pub(crate) enum Store {
+    Memory,
+    Redis(Redis),
+}
+
+impl Store {
+    pub(crate) async fn redis() -> Self {
+        Self::Redis(Redis::start().await)
+    }
+
+    /// Forgets what a server has stored.
+    pub(crate) async fn clear(&self) {
+        if let Self::Redis(redis) = self {
+            redis.ask::<()>(&["FLUSHALL"]).await;
+        }
+    }
+
+    /// What a server's environment says of it.
+    pub(crate) fn environment(&self) -> Vec<(&str, &str)> {
+        match self {
+            Self::Memory => vec![],
+            Self::Redis(redis) => on(redis).to_vec(),
+        }
+    }
+}
+
+/// The environment of a server on a Redis that is given time: the machine may be busy.
+pub(crate) fn on(redis: &Redis) -> [(&str, &str); 2] {
+    [("TOLLGATE_STORE", redis.url()), ("TOLLGATE_STORE_TIMEOUT", "30000")]
+}
+
+/// The same tests on every store: `feature::memory::…` and `feature::redis::…`.
+macro_rules! on_every_store {
+    ($($test:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&crate::support::Store::Memory).await;
+            })+
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&crate::support::Store::redis().await).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_every_store;
+
 /// A running `tollgate serve` on free ports, killed when dropped.
 pub(crate) struct Server {
     pub(crate) grpc: SocketAddr,
@@ -59,12 +127,18 @@ pub(crate) struct Server {
     /// What it printed when it started.
     pub(crate) screen: String,
     process: Child,
+    log: Arc<Mutex<String>>,
 }
 
 impl Server {
     /// Serves the rules of `config` (a file or a directory).
     pub(crate) async fn start(config: &Path) -> Self {
         Self::start_with(config, &[]).await
+    }
+
+    /// The same, with its states in this store.
+    pub(crate) async fn start_on(store: &Store, config: &Path) -> Self {
+        Self::start_with(config, &store.environment()).await
     }
 
     /// The same, with variables in its environment.
@@ -90,10 +164,15 @@ impl Server {
             .unwrap();
         let mut screen = BufReader::new(process.stdout.take().unwrap()).lines();
         // Pipes that nobody empties would block the server in the end.
-        let mut log = process.stderr.take().unwrap();
-        let log = tokio::spawn(async move {
-            let mut text = String::new();
-            log.read_to_string(&mut text).await.map(|_| text)
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        let logging = tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut log = written.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
         });
 
         let mut text = String::new();
@@ -107,7 +186,8 @@ impl Server {
         };
         let is_ready = time::timeout(PATIENCE, reading).await;
         if !is_ready.expect("tollgate did not say that it runs") {
-            panic!("tollgate ended before it was ready: {}", log.await.unwrap().unwrap());
+            logging.await.unwrap();
+            panic!("tollgate ended before it was ready: {}", log.lock().unwrap());
         }
         tokio::spawn(async move { while let Ok(Some(_)) = screen.next_line().await {} });
 
@@ -117,11 +197,16 @@ impl Server {
             words.unwrap().next().unwrap().parse().unwrap()
         };
         let (grpc, http, admin) = (address("gRPC"), address("HTTP"), address("admin"));
-        Self { grpc, http, admin, screen: text, process }
+        Self { grpc, http, admin, screen: text, process, log }
     }
 }
 
 impl Server {
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
     /// Sends it a signal.
     pub(crate) async fn signal(&self, signal: &str) {
         let id = self.process.id().unwrap().to_string();

@@ -1,0 +1,119 @@
+//! Connections to Redis, as the pool manages them.
+//!
+//! A connection carries many requests at a time: each is written as it comes, and answers come back in
+//! order. So requests that come together share a round trip, and none waits for company. It is taken
+//! from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
+//! was lost, which its reader notices by itself, and when an answer was late.
+
+use super::{
+    condition::Condition,
+    survey::{self, in_words},
+};
+use bb8_redis::bb8::ManageConnection;
+use redis::{
+    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError,
+    aio::{MultiplexedConnection, SendError},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time;
+
+/// How long it may take to connect: less than a second, so that a Redis that comes back is found within
+/// one, even by an attempt that began in vain.
+const LONGEST_CONNECT: Duration = Duration::from_millis(500);
+
+/// A connection. Clones share it.
+#[derive(Clone)]
+pub(super) struct Connection {
+    /// The way to Redis.
+    pub(super) redis: MultiplexedConnection,
+    /// What Redis calls the script.
+    pub(super) sha: Arc<str>,
+    is_broken: Arc<AtomicBool>,
+}
+
+impl Connection {
+    /// Has the pool replace it.
+    pub(super) fn set_broken(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes connections that are fit to decide.
+pub(super) struct Manager {
+    client: Client,
+    script: Arc<str>,
+    condition: Arc<Condition>,
+}
+
+/// There is no connection, or it is broken; the condition says why.
+#[derive(Debug)]
+pub(super) struct NoConnection;
+
+impl Manager {
+    pub(super) const fn new(client: Client, script: Arc<str>, condition: Arc<Condition>) -> Self {
+        Self { client, script, condition }
+    }
+
+    /// Opens a connection. An error says what is wrong, and what to do.
+    async fn open(&self) -> Result<Connection, String> {
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let config = AsyncConnectionConfig::new()
+            // Whoever asks has a timeout of his own.
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_push_sender(when_lost(Arc::clone(&is_broken)));
+        let redis = self.client.get_multiplexed_async_connection_with_config(&config);
+        let mut redis = redis.await.map_err(|error| in_words(&error))?;
+        self.condition.set_cautions(survey::survey(&mut redis).await?);
+        let sha = load(&mut redis, &self.script).await.map_err(|error| in_words(&error))?;
+        Ok(Connection { redis, sha: sha.into(), is_broken })
+    }
+}
+
+/// What is called with all that Redis says unasked, and marks the connection when it is lost.
+fn when_lost(is_broken: Arc<AtomicBool>) -> impl Fn(PushInfo) -> Result<(), SendError> {
+    move |push| {
+        if push.kind == PushKind::Disconnection {
+            is_broken.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Has Redis keep the script. Returns what Redis calls it.
+pub(super) async fn load(
+    redis: &mut MultiplexedConnection,
+    script: &str,
+) -> Result<String, RedisError> {
+    redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(redis).await
+}
+
+impl ManageConnection for Manager {
+    type Connection = Connection;
+    type Error = NoConnection;
+
+    async fn connect(&self) -> Result<Connection, NoConnection> {
+        let opened = time::timeout(LONGEST_CONNECT, self.open()).await;
+        let opened = opened.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+        self.condition.set_down(opened.as_ref().err().cloned());
+        opened.map_err(|_| NoConnection)
+    }
+
+    async fn is_valid(&self, connection: &mut Connection) -> Result<(), NoConnection> {
+        if connection.is_broken() { Err(NoConnection) } else { Ok(()) }
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_broken()
+    }
+}

@@ -1,0 +1,212 @@
+//! States in a Redis, shared by any number of replicas: one call of one script for each request.
+//!
+//! The script reads the states, decides and writes, with Redis's own clock, while Redis does nothing
+//! else; so replicas need not know of each other. `lua/` is what it is made of, [`script`] how it is
+//! called, `docs/redis.md` what is stored.
+//!
+//! Whatever goes wrong ends in a [`StoreError`] within the timeout. A lost Redis is looked for in the
+//! background, and connections that nobody uses are tried there too, so that it is not the next request
+//! that finds out.
+
+mod address;
+mod condition;
+mod connection;
+pub mod script;
+mod survey;
+
+pub use address::{Address, AddressError, Certificates};
+
+use crate::{
+    key::Key,
+    store::{Failures, StoreError},
+    verdict::{Check, Outcome, Verdict},
+};
+use bb8_redis::bb8::{Pool, QueueStrategy};
+use condition::Condition;
+use connection::{Connection, Manager};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use script::Answer;
+use std::{fmt, sync::Arc, time::Duration};
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::{self, MissedTickBehavior},
+};
+
+/// Connections to Redis. One carries any number of requests; a second lets answers be read while others
+/// are written. More gain nothing (`docs/redis.md` has the figures).
+const CONNECTIONS: u32 = 2;
+
+/// How often connections are tried, and a lost Redis is looked for.
+const TRY_EVERY: Duration = Duration::from_millis(250);
+
+/// The store.
+pub struct Redis {
+    address: Address,
+    pool: Pool<Manager>,
+    script: Arc<str>,
+    timeout: Duration,
+    condition: Arc<Condition>,
+    keeper: AbortHandle,
+}
+
+impl Redis {
+    /// A store in the Redis at this address. No answer is waited for longer than `timeout`.
+    ///
+    /// It comes whether or not Redis is there, as soon as it is known which, within half a second.
+    ///
+    /// # Errors
+    ///
+    /// Where the address or the certificates are not fit to be used.
+    pub async fn open(
+        address: Address,
+        certificates: Certificates,
+        timeout: Duration,
+    ) -> Result<Self, AddressError> {
+        let client = address.client(certificates)?;
+        let condition = Arc::new(Condition::default());
+        let script: Arc<str> = script::join(script::CLOCK).into();
+        let manager = Manager::new(client, Arc::clone(&script), Arc::clone(&condition));
+        let pool = Pool::builder()
+            .max_size(CONNECTIONS)
+            .min_idle(CONNECTIONS)
+            .queue_strategy(QueueStrategy::Fifo)
+            // Not a question to Redis, only whether it is known to be broken.
+            .test_on_check_out(true)
+            .connection_timeout(timeout)
+            .retry_connection(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .build_unchecked(manager);
+        while !condition.is_down() && pool.get().await.is_err() {}
+        let keeper = tokio::spawn(keep(pool.clone())).abort_handle();
+        Ok(Self { address, pool, script, timeout, condition, keeper })
+    }
+
+    /// Where it is.
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Why it cannot be used; `None` where it can.
+    pub fn down(&self) -> Option<String> {
+        self.condition.down().filter(|_| self.pool.state().connections == 0)
+    }
+
+    /// What its operator had better change.
+    pub fn cautions(&self) -> Vec<String> {
+        self.condition.cautions()
+    }
+
+    /// How many requests it did not decide, and why.
+    pub fn failures(&self) -> Failures {
+        self.condition.failures()
+    }
+
+    /// Decides the checks of one request, as one atomic step.
+    ///
+    /// # Errors
+    ///
+    /// Where Redis did not decide. It may have, where the answer was only late or lost.
+    pub async fn decide(&self, keys: &[Key], checks: &[Check]) -> Result<Verdict, StoreError> {
+        if checks.is_empty() {
+            return Ok(Verdict::of(checks, Vec::new()));
+        }
+        let outcomes = self.ask(keys, checks).await;
+        let outcomes = outcomes.inspect_err(|error| self.condition.count(error))?;
+        Ok(Verdict::of(checks, outcomes))
+    }
+
+    async fn ask(&self, keys: &[Key], checks: &[Check]) -> Result<Vec<Outcome>, StoreError> {
+        // Whoever waited for a connection now would wait in vain.
+        if self.condition.is_down() && self.pool.state().connections == 0 {
+            return Err(StoreError::Unreachable);
+        }
+        let mut asked = None;
+        let asking = async {
+            let connection = self.pool.get().await.map_err(|_| StoreError::Unreachable)?.clone();
+            let connection = asked.insert(connection);
+            let call = script::call(&connection.sha, keys, checks);
+            let reply = self.call(connection, &call).await;
+            reply.map_err(|error| failure(connection, &error))
+        };
+        let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
+            Err(asked.as_ref().map_or(StoreError::Unreachable, |connection| {
+                connection.set_broken();
+                StoreError::Late
+            }))
+        });
+        match script::answer(&reply?, checks) {
+            Some(Answer::Decided(outcomes)) => Ok(outcomes),
+            Some(Answer::Deleted(slot)) => {
+                let key = keys.get(slot).map(Key::as_str);
+                tracing::debug!(key, "deleted a key that held no state of ours");
+                Err(StoreError::Unreadable)
+            }
+            None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
+        }
+    }
+
+    /// Calls the script; once more, where Redis had forgotten it.
+    async fn call(&self, connection: &mut Connection, call: &Cmd) -> Result<Value, RedisError> {
+        let reply = call.query_async(&mut connection.redis).await;
+        match reply {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                connection::load(&mut connection.redis, &self.script).await?;
+                call.query_async(&mut connection.redis).await
+            }
+            reply => reply,
+        }
+    }
+}
+
+/// What an error means, for the request and for the connection.
+fn failure(connection: &Connection, error: &RedisError) -> StoreError {
+    use ServerErrorKind::{BusyLoading, MasterDown, ReadOnly};
+    let is_answer = error.code().is_some();
+    let is_elsewhere =
+        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly));
+    if !is_answer || is_elsewhere {
+        connection.set_broken();
+    }
+    if is_answer { StoreError::Refused(survey::in_words(error)) } else { StoreError::Unreachable }
+}
+
+/// Tries connections now and then, and has the pool replace those that do not work.
+async fn keep(pool: Pool<Manager>) {
+    let mut ticks = time::interval(TRY_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let mut tried = JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            // To take one is to have broken ones replaced.
+            if let Ok(connection) = pool.get().await {
+                tried.spawn(try_out(connection.clone()));
+            }
+        }
+        tried.join_all().await;
+    }
+}
+
+async fn try_out(mut connection: Connection) {
+    let ping = redis::cmd("PING");
+    let answered = time::timeout(TRY_EVERY, ping.query_async::<Value>(&mut connection.redis)).await;
+    // That it may not be asked this is an answer, too.
+    let is_alive =
+        answered.is_ok_and(|answer| answer.err().is_none_or(|error| error.code().is_some()));
+    if !is_alive {
+        connection.set_broken();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").field("address", &self.address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! What is worth a line in the log about a store: that it is lost, that it is back, how many requests it
+//! did not decide, what had better be changed. However fast that comes and goes, lines are few: they are
+//! limited as requests are.
+
+#[cfg(test)]
+mod tests;
+
+use super::{Condition, Failures};
+use crate::{
+    clock::Timestamp,
+    limiter::{Cost, token_bucket},
+    unit::Unit,
+};
+use token_bucket::{Limit, Rate, State};
+use tracing::Level;
+
+/// What the log has been told of a store.
+#[derive(Debug)]
+pub struct Watch {
+    told: Condition,
+    limit: Limit,
+    lines: Option<State>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        // One every ten seconds; three where it was quiet before.
+        let limit = Limit::new(Rate::per(6, Unit::Minute), 3);
+        Self { told: Condition::default(), limit, lines: None }
+    }
+}
+
+impl Watch {
+    /// What to tell now: lines, and how bad they are. What does not fit the limit is told later, if it still holds then.
+    pub fn tell(&mut self, condition: Condition, now: Timestamp) -> Vec<(Level, String)> {
+        let mut lines = Vec::new();
+        for caution in &condition.cautions {
+            if !self.told.cautions.contains(caution) {
+                lines.push((Level::WARN, format!("the store could be set up better: {caution}")));
+            }
+        }
+        self.told.cautions = condition.cautions;
+
+        if condition.forgotten_live > self.told.forgotten_live && self.may_tell(now) {
+            let forgotten = condition.forgotten_live - self.told.forgotten_live;
+            let fix = "which start afresh: raise --max-keys";
+            lines.push((
+                Level::WARN,
+                format!("the store is full and forgot {forgotten} live keys, {fix}"),
+            ));
+            self.told.forgotten_live = condition.forgotten_live;
+        }
+
+        let failed = since(&condition.failures, &self.told.failures);
+        if condition.down != self.told.down {
+            if !self.may_tell(now) {
+                return lines;
+            }
+            lines.push(match &condition.down {
+                Some(reason) => (Level::ERROR, format!("the store cannot be used: {reason}")),
+                None => {
+                    (Level::INFO, format!("the store can be used again{}", in_words(&failed, ";")))
+                }
+            });
+            if condition.down.is_none() {
+                self.told.failures = condition.failures;
+            }
+            self.told.down = condition.down;
+        } else if condition.down.is_none() && total(&failed) > 0 && self.may_tell(now) {
+            lines.push((Level::WARN, format!("the store fails{}", in_words(&failed, ":"))));
+            self.told.failures = condition.failures;
+        }
+        lines
+    }
+
+    fn may_tell(&mut self, now: Timestamp) -> bool {
+        let checked = self.limit.check(self.lines, now, Cost::Take(1));
+        self.lines = checked.state.or(self.lines);
+        checked.over.is_none()
+    }
+}
+
+/// Failures that were not known.
+fn since(failures: &Failures, known: &Failures) -> Failures {
+    Failures {
+        unreachable: failures.unreachable - known.unreachable,
+        late: failures.late - known.late,
+        refused: failures.refused - known.refused,
+        unreadable: failures.unreadable - known.unreadable,
+        last_refusal: failures.last_refusal.clone(),
+    }
+}
+
+const fn total(failures: &Failures) -> u64 {
+    failures.unreachable + failures.late + failures.refused + failures.unreadable
+}
+
+/// How many requests were not decided, by reason; nothing where there were none.
+fn in_words(failures: &Failures, separator: &str) -> String {
+    let mut reasons = Vec::new();
+    let mut add = |count: u64, reason: &str| {
+        if count > 0 {
+            reasons.push(format!("{count} {reason}"));
+        }
+    };
+    add(failures.unreachable, "for want of a connection");
+    add(failures.late, "for want of an answer in time");
+    let refusal = failures.last_refusal.as_deref().unwrap_or_default();
+    add(failures.refused, &format!("because it refused ({refusal})"));
+    add(failures.unreadable, "because a key held what is no state of a limit, and was deleted");
+    if reasons.is_empty() {
+        return String::new();
+    }
+    format!("{separator} requests not decided: {}", reasons.join(", "))
+}

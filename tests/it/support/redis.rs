@@ -1,0 +1,134 @@
+//! A real Redis for one test: Debian's `redis-server`, on a socket or a port of its own.
+
+use super::{TempDir, until};
+use redis::{FromRedisValue, aio::MultiplexedConnection};
+use std::{net::TcpListener, process::Stdio};
+use tokio::process::{Child, Command};
+
+/// A running Redis, killed when dropped.
+pub(crate) struct Redis {
+    url: String,
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    process: Child,
+    files: TempDir,
+}
+
+impl Redis {
+    /// A Redis on a unix socket.
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same, with settings as on its command line.
+    pub(crate) async fn start_with(settings: &[&str]) -> Self {
+        Self::start_in(&[], settings).await
+    }
+
+    /// The same, with variables in its environment, and words in front of its command.
+    pub(crate) async fn start_in(environment: &[(&str, &str)], settings: &[&str]) -> Self {
+        let files = TempDir::new();
+        let socket = files.path().join("redis.sock").display().to_string();
+        let settings = [&["--port", "0", "--unixsocket", &socket], settings].concat();
+        Self::run(files, format!("unix://{socket}"), environment, &settings).await
+    }
+
+    /// A Redis on a port of loopback.
+    pub(crate) async fn start_on_port(settings: &[&str]) -> Self {
+        let port = free_port().to_string();
+        let settings = [&["--port", &port, "--bind", "127.0.0.1"], settings].concat();
+        Self::run(TempDir::new(), format!("redis://127.0.0.1:{port}"), &[], &settings).await
+    }
+
+    async fn run(
+        files: TempDir,
+        url: String,
+        environment: &[(&str, &str)],
+        settings: &[&str],
+    ) -> Self {
+        let directory = files.path().display().to_string();
+        let common = ["--save", "", "--dir", &directory, "--enable-debug-command", "yes"];
+        let command = common.iter().chain(settings).map(|&word| word.to_owned()).collect();
+        let environment =
+            environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let process = spawn(&command, &environment);
+        let redis = Self { url, command, environment, process, files };
+        redis.until_up().await;
+        redis
+    }
+
+    /// Where it is, as `--store` takes it.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The port it listens on, where it does.
+    pub(crate) fn port(&self) -> u16 {
+        self.url.rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
+    /// A directory of its own.
+    pub(crate) const fn files(&self) -> &TempDir {
+        &self.files
+    }
+
+    /// Kills it; all is lost.
+    pub(crate) async fn kill(&mut self) {
+        self.process.kill().await.unwrap();
+    }
+
+    /// Starts it again where it was.
+    pub(crate) async fn restart(&mut self) {
+        self.process = spawn(&self.command, &self.environment);
+        self.until_up().await;
+    }
+
+    /// Sends it a signal: STOP and CONT make it hang and go on.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.process.id().unwrap().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    /// A connection to it.
+    pub(crate) async fn connect(&self) -> MultiplexedConnection {
+        let client = redis::Client::open(self.url.as_str()).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+
+    /// Sends it a command of words.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        let mut words = command.iter();
+        let mut asked = redis::cmd(words.next().unwrap());
+        words.for_each(|word| {
+            asked.arg(word);
+        });
+        asked.query_async(&mut self.connect().await).await.unwrap()
+    }
+
+    async fn until_up(&self) {
+        let client = redis::Client::open(self.url.as_str()).unwrap();
+        until("Redis is up", async || {
+            let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            // Whoever asks for a password is up, too.
+            redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
+        })
+        .await;
+    }
+}
+
+fn spawn(command: &Vec<String>, environment: &Vec<(String, String)>) -> Child {
+    Command::new("redis-server")
+        .args(command)
+        .envs(environment.clone())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("redis-server is not installed: scripts/prepare does it")
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
