@@ -11,7 +11,7 @@
 --
 -- In ARGV, doubles too:
 --   burst             how many tokens it holds
---   most_used         the most grains that may be gone: twice what it holds, if it may be overdrawn
+--   overdraw          1 if it may be overdrawn, else 0
 --   per_token, per_step, step_us   its grains
 
 local token_bucket
@@ -27,14 +27,14 @@ do
 
   -- Reads the parameters that begin at a place of the arguments. Returns where they end, too.
   local function limit(arguments, at)
-    local burst, most_used, per_token, per_step, step_us
-    burst, most_used, per_token, per_step, step_us, at = unpack('<ddddd', arguments, at)
+    local burst, overdraw, per_token, per_step, step_us
+    burst, overdraw, per_token, per_step, step_us, at = unpack('<ddddd', arguments, at)
     local capacity = burst * per_token
     return {
       burst = burst,
+      overdraw = overdraw == 1,
       capacity = capacity,
-      most_used = most_used,
-      overdraw = most_used > capacity,
+      most_used = capacity * (1 + overdraw),
       per_token = per_token,
       per_step = per_step,
       step_us = step_us,

@@ -17,5 +17,7 @@ mod grpc;
 mod http;
 mod packaging;
 mod readme;
+mod replicas;
 mod serve;
 mod support;
+mod twins;

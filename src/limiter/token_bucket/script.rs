@@ -11,7 +11,7 @@ impl Limit {
     pub fn arguments(&self) -> [f64; 5] {
         [
             f64::from(self.burst),
-            self.most_used() as f64,
+            u8::from(self.overdraw).into(),
             self.grains.per_token as f64,
             self.grains.per_step as f64,
             self.grains.step_us as f64,

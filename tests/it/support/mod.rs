@@ -3,7 +3,7 @@
 
 mod redis;
 
-pub(crate) use redis::Redis;
+pub(crate) use redis::{Redis, libfaketime};
 
 use std::{
     fs,

@@ -2,8 +2,11 @@
 
 use super::{TempDir, until};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use std::{net::TcpListener, process::Stdio};
+use std::{fs, net::TcpListener, process::Stdio};
 use tokio::process::{Child, Command};
+
+/// The file that says what time it is.
+const CLOCK: &str = "clock";
 
 /// A running Redis, killed when dropped.
 pub(crate) struct Redis {
@@ -22,12 +25,30 @@ impl Redis {
 
     /// The same, with settings as on its command line.
     pub(crate) async fn start_with(settings: &[&str]) -> Self {
-        Self::start_in(&[], settings).await
+        Self::start_in(TempDir::new(), &[], settings).await
     }
 
-    /// The same, with variables in its environment, and words in front of its command.
-    pub(crate) async fn start_in(environment: &[(&str, &str)], settings: &[&str]) -> Self {
+    /// The same, with a clock that shows what [`Redis::set_clock`] says.
+    pub(crate) async fn start_at(clock: &str) -> Self {
         let files = TempDir::new();
+        let file = files.file(CLOCK, clock).display().to_string();
+        // Redis's own allocator asks for the time before libfaketime is ready.
+        let preload = format!("{}:libc.so.6", libfaketime());
+        let environment = [
+            ("LD_PRELOAD", preload.as_str()),
+            ("FAKETIME_TIMESTAMP_FILE", &file),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        Self::start_in(files, &environment, &[]).await
+    }
+
+    /// Sets its clock: `+60` is a minute ahead and goes on, `2030-01-01 00:00:00` stands still.
+    pub(crate) fn set_clock(&self, clock: &str) {
+        self.files.file(CLOCK, clock);
+    }
+
+    async fn start_in(files: TempDir, environment: &[(&str, &str)], settings: &[&str]) -> Self {
         let socket = files.path().join("redis.sock").display().to_string();
         let settings = [&["--port", "0", "--unixsocket", &socket], settings].concat();
         Self::run(files, format!("unix://{socket}"), environment, &settings).await
@@ -126,6 +147,15 @@ fn spawn(command: &Vec<String>, environment: &Vec<(String, String)>) -> Child {
         .kill_on_drop(true)
         .spawn()
         .expect("redis-server is not installed: scripts/prepare does it")
+}
+
+/// Debian's library that lets a program see another time.
+pub(crate) fn libfaketime() -> String {
+    let triplets = fs::read_dir("/usr/lib").unwrap();
+    let libraries = triplets.map(|it| it.unwrap().path().join("faketime/libfaketimeMT.so.1"));
+    let mut there = libraries.filter(|library| library.exists());
+    let library = there.next().expect("faketime is not installed: scripts/prepare does it");
+    library.display().to_string()
 }
 
 /// A port that nobody listens on.
