@@ -26,5 +26,6 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
 
-bench: ## Measure what a live key costs in memory
+bench: ## Measure what a key costs in memory, and a key and a decision in Redis
 	cargo bench --locked --bench memory
+	cargo bench --locked --bench redis

@@ -1,0 +1,226 @@
+//! What a decision costs in Redis, and what a key takes there.
+//!
+//! `cargo bench --bench redis [KEYS]` starts a `redis-server` of its own, measures, and ends it. Times are
+//! CPU time, of Redis and of this process, because that is steadier on a busy machine than time on a
+//! clock; compare figures of one run only.
+
+use redis::{Client, Connection, Pipeline};
+use std::{
+    env, fs, io,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tollgate::{
+    key::{Key, Path},
+    limiter::{Cost, Limit, token_bucket},
+    store::redis::{Address, Certificates, Redis, script},
+    unit::Unit,
+    verdict::Check,
+};
+
+/// Decisions for each figure.
+const DECISIONS: usize = 200_000;
+
+/// Calls that are written before their answers are read.
+const PIPELINED: usize = 64;
+
+/// Keys that decisions are about.
+const KEYS: usize = 10_000;
+
+#[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let keys = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
+    let server = Server::start()?;
+    let mut redis = server.connect()?;
+    let info: String = redis::cmd("INFO").query(&mut redis)?;
+    println!("Redis {}", field(&info, "redis_version"));
+
+    println!("\nA key\n");
+    let sha = load(&mut redis, &script::join(script::CLOCK))?;
+    let before = used_memory(&mut redis)?;
+    let text: usize = (0..keys).map(|user| key(user).as_str().len()).sum();
+    for users in (0..keys).collect::<Vec<_>>().chunks(PIPELINED) {
+        let mut calls = redis::pipe();
+        for &user in users {
+            calls.add_command(script::call(&sha, &[key(user)], &checks(1))).ignore();
+        }
+        calls.exec(&mut redis)?;
+    }
+    let each = (used_memory(&mut redis)? - before) as f64 / keys as f64;
+    let text = text as f64 / keys as f64;
+    println!("{keys} live keys: {each:.0} bytes each, {text:.0} of them its own text");
+    redis::cmd("FLUSHALL").exec(&mut redis)?;
+
+    println!("\nµs of Redis for a decision, {PIPELINED} calls in a pipeline, {KEYS} keys\n");
+    let empty = load(&mut redis, "return 1")?;
+    for (what, sha, limits) in [
+        ("an empty script", &empty, 1),
+        ("one limit", &sha, 1),
+        ("two limits", &sha, 2),
+        ("four limits", &sha, 4),
+    ] {
+        let cost = pipelined(&server, &mut redis, sha, limits)?;
+        println!("{what:<16} {cost:5.1}");
+    }
+
+    println!("\nThrough the store, one limit\n");
+    println!("at a time   decisions/s   µs here   µs of Redis   p50 µs   p99 µs");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    for at_a_time in [1, 8, 64, 256] {
+        runtime.block_on(through_the_store(&server, at_a_time))?;
+    }
+    Ok(())
+}
+
+/// CPU time of Redis for each of many calls, in microseconds.
+fn pipelined(
+    server: &Server,
+    redis: &mut Connection,
+    sha: &str,
+    limits: usize,
+) -> redis::RedisResult<f64> {
+    let pipelines: Vec<Pipeline> = (0..DECISIONS / PIPELINED)
+        .map(|round| {
+            let mut calls = redis::pipe();
+            for call in 0..PIPELINED {
+                let user = (round * PIPELINED + call) * limits;
+                let keys: Vec<Key> = (user..user + limits).map(|user| key(user % KEYS)).collect();
+                calls.add_command(script::call(sha, &keys, &checks(limits))).ignore();
+            }
+            calls
+        })
+        .collect();
+    let (warm, measured) = pipelines.split_at(pipelines.len() / 10);
+    warm.iter().try_for_each(|calls| calls.exec(redis))?;
+    let before = server.cpu_us();
+    measured.iter().try_for_each(|calls| calls.exec(redis))?;
+    Ok((server.cpu_us() - before) / (measured.len() * PIPELINED) as f64)
+}
+
+/// As many decisions at a time as given, each caller waiting for its own.
+#[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]
+#[allow(clippy::disallowed_methods, reason = "it measures")]
+async fn through_the_store(
+    server: &Server,
+    at_a_time: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let address = Address::parse(&server.url())?;
+    let patience = Duration::from_secs(10);
+    let store = Arc::new(Redis::open(address, Certificates::default(), patience).await?);
+    let each = DECISIONS / 2 / at_a_time / if at_a_time == 1 { 5 } else { 1 };
+    let (here, there, start) = (cpu_us("self"), server.cpu_us(), Instant::now());
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..at_a_time {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            let mut times = Vec::with_capacity(each);
+            for round in 0..each {
+                let keys = [key((caller * 7919 + round * 31) % KEYS)];
+                let asked = Instant::now();
+                store.decide(&keys, &checks(1)).await.map_err(|error| error.to_string())?;
+                times.push(asked.elapsed().as_micros());
+            }
+            Ok::<_, String>(times)
+        });
+    }
+    let mut times = Vec::new();
+    for answered in callers.join_all().await {
+        times.extend(answered?);
+    }
+    let (elapsed, count) = (start.elapsed().as_secs_f64(), times.len() as f64);
+    let (here, there) = (cpu_us("self") - here, server.cpu_us() - there);
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+    println!(
+        "{at_a_time:9} {:13.0} {:9.1} {:13.1} {:8} {:8}",
+        count / elapsed,
+        here / count,
+        there / count,
+        at(50),
+        at(99)
+    );
+    Ok(())
+}
+
+fn checks(limits: usize) -> Vec<Check> {
+    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));
+    let check =
+        |slot| Check { slot, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
+    (0..limits).map(check).collect()
+}
+
+fn key(user: usize) -> Key {
+    let mut path = Path::of_domain(b"edge");
+    path.push_value(b"plan", b"free");
+    path.push_value(b"user", format!("{user:010}").as_bytes());
+    Key::new("token_bucket", &path)
+}
+
+fn load(redis: &mut Connection, script: &str) -> redis::RedisResult<String> {
+    redis::cmd("SCRIPT").arg("LOAD").arg(script).query(redis)
+}
+
+fn used_memory(redis: &mut Connection) -> Result<u64, Box<dyn std::error::Error>> {
+    let info: String = redis::cmd("INFO").arg("memory").query(redis)?;
+    Ok(field(&info, "used_memory").parse()?)
+}
+
+fn field<'a>(info: &'a str, name: &str) -> &'a str {
+    let mut lines = info.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
+}
+
+/// CPU time of a process so far, in microseconds.
+fn cpu_us(process: &str) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanos.sum::<f64>() / 1000.0
+}
+
+/// A Redis of this bench.
+struct Server {
+    process: Child,
+    files: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> io::Result<Self> {
+        let files = tempfile::tempdir()?;
+        let process = Command::new("redis-server")
+            .args(["--save", "", "--port", "0", "--unixsocket"])
+            .arg(files.path().join("redis.sock"))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self { process, files })
+    }
+
+    fn url(&self) -> String {
+        format!("unix://{}", self.files.path().join("redis.sock").display())
+    }
+
+    fn connect(&self) -> redis::RedisResult<Connection> {
+        let client = Client::open(self.url())?;
+        loop {
+            match client.get_connection() {
+                Err(error) if error.is_io_error() => std::thread::yield_now(),
+                connected => return connected,
+            }
+        }
+    }
+
+    fn cpu_us(&self) -> f64 {
+        cpu_us(&self.process.id().to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
