@@ -5,7 +5,7 @@ use clap::{
     builder::{BoolishValueParser, Resettable},
     parser::ValueSource,
 };
-use std::{env, path::PathBuf};
+use std::{env, path::PathBuf, time::Duration};
 use tollgate::store::redis;
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Answer ShouldRateLimit over gRPC and JSON (the default command).
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Validate rule files without serving them.
     ///
     /// Prints the rules as a tree, each with the path by which it is addressed, and exits with 0; or
@@ -158,10 +158,10 @@ pub(crate) struct Store {
     )]
     pub(crate) key: Option<PathBuf>,
 
-    /// How long to wait for Redis, in milliseconds. Envoy waits 20 for all of it, unless told otherwise.
-    #[arg(long = "store-timeout", value_name = "MILLISECONDS", env = "TOLLGATE_STORE_TIMEOUT",
-          default_value = "10", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub(crate) timeout_ms: u64,
+    /// How long to wait for Redis: `10ms`, or `1s`. Envoy waits 20 ms for all of it, unless told otherwise.
+    #[arg(long = "store-timeout", value_name = "DURATION", env = "TOLLGATE_STORE_TIMEOUT",
+          default_value = "10ms", value_parser = timeout)]
+    pub(crate) timeout: Duration,
 }
 
 /// Where the rules are.
@@ -208,7 +208,7 @@ pub(crate) enum StoreKind {
     /// In this process, for this process alone.
     Memory,
     /// In a Redis.
-    Redis(redis::Address),
+    Redis(Box<redis::Address>),
 }
 
 /// Arguments that envoyproxy/ratelimit reads from the environment under a shorter name.
@@ -231,10 +231,10 @@ impl Store {
             return Ok(StoreKind::Memory);
         }
         let address = redis::Address::parse(&self.url)?;
-        Ok(StoreKind::Redis(match &self.password {
+        Ok(StoreKind::Redis(Box::new(match &self.password {
             Some(password) => address.with_password(password),
             None => address,
-        }))
+        })))
     }
 }
 
@@ -246,7 +246,7 @@ impl Arguments {
         let matches = command.get_matches();
         let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let (serve, matches) = match (&mut arguments.command, matches.subcommand()) {
-            (Some(Command::Serve(serve)), Some((_, matches))) => (serve, matches),
+            (Some(Command::Serve(serve)), Some((_, matches))) => (serve.as_mut(), matches),
             _ => (&mut arguments.serve, &matches),
         };
         if matches.value_source("paths") == Some(ValueSource::EnvVariable) {
@@ -282,6 +282,21 @@ fn address(text: &str) -> Result<String, String> {
         .and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
     port.map(|_| text.to_owned())
         .ok_or_else(|| "write an address and a port, such as 0.0.0.0:8081".to_owned())
+}
+
+/// A duration in milliseconds or seconds; a bare number is in milliseconds.
+fn timeout(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(60);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number = digits.trim_end().parse().ok();
+    let duration = match (number, &text[digits.len()..]) {
+        (Some(number), "ms" | "") => Some(Duration::from_millis(number)),
+        (Some(number), "s") => Some(Duration::from_secs(number)),
+        _ => None,
+    };
+    duration
+        .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+        .ok_or_else(|| "write a duration from 1ms to 60s".to_owned())
 }
 
 fn header_name(name: &str) -> Result<String, String> {

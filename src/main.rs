@@ -32,7 +32,7 @@ use tollgate::{
 
 fn main() -> ExitCode {
     let Arguments { command, serve } = Arguments::read();
-    let outcome = match command.unwrap_or(Command::Serve(serve)) {
+    let outcome = match command.unwrap_or_else(|| Command::Serve(Box::new(serve))) {
         Command::Serve(arguments) => run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check(&arguments),
     };
@@ -113,9 +113,8 @@ async fn store(kind: &StoreKind, arguments: &Serve) -> anyhow::Result<Store> {
         StoreKind::Memory => Ok(Store::Memory(Memory::new(arguments.max_keys as usize))),
         StoreKind::Redis(address) => {
             let certificates = certificates(options)?;
-            let timeout = Duration::from_millis(options.timeout_ms);
-            let store = Redis::open(address.clone(), certificates, timeout).await;
-            Ok(Store::Redis(store.with_context(|| format!("--store {address}"))?))
+            let store = Redis::open((**address).clone(), certificates, options.timeout).await;
+            Ok(Store::Redis(Box::new(store.with_context(|| format!("--store {address}"))?)))
         }
     }
 }

@@ -154,6 +154,7 @@ async fn serve_http(
 
 /// Tells the log how it stands with the store.
 async fn watch_store(decider: Arc<Decider>) {
+    let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = Watch::default();
     let mut ticks = time::interval(WATCH);
@@ -161,9 +162,9 @@ async fn watch_store(decider: Arc<Decider>) {
         ticks.tick().await;
         for (level, line) in watch.tell(decider.store().condition(), clock.now()) {
             match level {
-                Level::ERROR => tracing::error!("{line}"),
-                Level::WARN => tracing::warn!("{line}"),
-                _ => tracing::info!("{line}"),
+                Level::ERROR => tracing::error!(store, "{line}"),
+                Level::WARN => tracing::warn!(store, "{line}"),
+                _ => tracing::info!(store, "{line}"),
             }
         }
     }

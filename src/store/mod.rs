@@ -21,7 +21,7 @@ pub enum Store {
     /// In this process, for this process alone.
     Memory(Memory),
     /// In a Redis, for all processes that use it.
-    Redis(Redis),
+    Redis(Box<Redis>),
 }
 
 /// Why a store did not decide a request. The text is for callers: it names nothing that is stored.
@@ -70,6 +70,14 @@ pub struct Failures {
 }
 
 impl Store {
+    /// Which it is, for people. Holds no password.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Memory(_) => "memory".to_owned(),
+            Self::Redis(redis) => redis.address().to_string(),
+        }
+    }
+
     /// How it stands with it.
     pub fn condition(&self) -> Condition {
         match self {

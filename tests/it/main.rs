@@ -19,5 +19,6 @@ mod packaging;
 mod readme;
 mod replicas;
 mod serve;
+mod storage;
 mod support;
 mod twins;

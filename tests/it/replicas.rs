@@ -47,6 +47,7 @@ async fn now_us(redis: &Redis) -> u64 {
 
 /// Has all servers asked at once for tokens of one bucket, more than there are, and holds what they
 /// admitted against what one bucket may give.
+#[allow(clippy::print_stdout, reason = "how close it came is for whoever wants to know")]
 async fn assert_they_are_one(redis: &Redis, servers: &[Server]) {
     let before_the_first = now_us(redis).await;
     let admitted = Arc::new(AtomicU64::new(0));

@@ -8,7 +8,7 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use redis::{Commands as _, Connection};
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, fmt::Debug};
 use tollgate::{
     clock::Timestamp,
     key::{Key, Path},
@@ -107,6 +107,40 @@ fn any_history() -> impl Strategy<Value = Vec<Asked>> {
     })
 }
 
+/// Any state that may stand under a key, whoever put it there.
+fn any_state() -> impl Strategy<Value = token_bucket::State> {
+    let count = || prop_oneof![0..=10_u64, 0..=1_u64 << 32, 0..=1_u64 << 53, Just(1_u64 << 53)];
+    let updated = prop_oneof![count(), 1_799_999_000_000_000..=1_800_000_100_000_000_u64];
+    (count(), updated, count()).prop_map(|(used, updated, grains_per_token)| token_bucket::State {
+        used,
+        updated: Timestamp::from_micros(updated),
+        grains_per_token: grains_per_token.max(1),
+    })
+}
+
+/// Bytes that are no state, most of them nearly one.
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let good = || (1..=1_u64 << 53).prop_map(|count| count as f64);
+    let bad = prop_oneof![
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        Just(-1.0),
+        Just(0.5),
+        Just(2.0_f64.powi(53) + 2.0),
+        any::<f64>().prop_filter("a count", |it| it.fract() != 0.0 || *it < 0.0 || *it > 1e16),
+    ];
+    let nearly = (good(), good(), bad, 0..3_usize).prop_map(|(a, b, bad, place)| {
+        let mut numbers = vec![a, b];
+        // A token of no grains is none.
+        let bad = if place == 2 && bad == 0.5 { 0.0 } else { bad };
+        numbers.insert(place, bad);
+        numbers.into_iter().flat_map(f64::to_le_bytes).collect()
+    });
+    let other = prop::collection::vec(any::<u8>(), 0..40)
+        .prop_filter("the length of a state", |bytes| bytes.len() != 24);
+    prop_oneof![nearly, other]
+}
+
 fn key(name: usize) -> Key {
     let mut path = Path::of_domain(b"twins");
     path.push_value(b"key", name.to_string().as_bytes());
@@ -147,9 +181,13 @@ fn read_state(stored: &[u8]) -> State {
     State::TokenBucket(token_bucket::State { used, updated, grains_per_token })
 }
 
-fn run(redis: &mut Connection, sha: &str, history: &[Asked]) -> Result<(), TestCaseError> {
-    redis::cmd("FLUSHALL").exec(redis).unwrap();
-    let mut kept = Kept::new();
+/// Runs a history in Rust and on a Redis that holds the same, and compares what both say and keep.
+fn run(
+    mut kept: Kept,
+    redis: &mut Connection,
+    sha: &str,
+    history: &[Asked],
+) -> Result<(), TestCaseError> {
     let mut now_us = 1_800_000_000 * SECOND;
     for asked in history {
         now_us = (now_us + asked.step_us).clamp(0, 130 * YEAR);
@@ -191,6 +229,49 @@ fn run(redis: &mut Connection, sha: &str, history: &[Asked]) -> Result<(), TestC
 
 #[tokio::test]
 async fn the_script_answers_and_stores_what_rust_does() {
+    for_all(&any_history(), |redis, sha, history| {
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
+        run(Kept::new(), redis, sha, history)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_script_makes_of_any_state_what_rust_does() {
+    for_all(&(any_state(), any_history()), |redis, sha, (state, history)| {
+        let planted = [state.used, state.updated.as_micros(), state.grains_per_token];
+        let planted: Vec<u8> = planted.iter().flat_map(|&it| (it as f64).to_le_bytes()).collect();
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
+        redis.set_ex::<_, _, ()>(key(0).as_str(), planted, 1).unwrap();
+        let kept = Kept::from([(0, (State::TokenBucket(*state), 1000))]);
+        run(kept, redis, sha, history)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_script_deletes_what_is_no_state_and_decides_from_then_on() {
+    let found = (any_bytes(), any_check(vec![token_bucket::Limit::per_unit(5, Unit::Day)]));
+    for_all(&found, |redis, sha, (bytes, asking)| {
+        redis.set::<_, _, ()>(key(0).as_str(), bytes).unwrap();
+        let asked = Asked { step_us: 0, checks: vec![Asking { key: 0, ..asking.clone() }] };
+        let (_, checks) = compiled(&asked);
+        let mut answer = || {
+            let mut call = script::call(sha, &[key(0)], &checks);
+            script::answer(&call.arg(1_800_000_000 * SECOND).query(redis).unwrap(), &checks)
+        };
+        prop_assert_eq!(answer(), Some(Answer::Deleted(0)));
+        prop_assert!(matches!(answer(), Some(Answer::Decided(_))));
+        Ok(())
+    })
+    .await;
+}
+
+/// Holds a property for random values, on a Redis that has the script.
+async fn for_all<T: Debug>(
+    values: &impl Strategy<Value = T>,
+    holds: impl Fn(&mut Connection, &str, &T) -> Result<(), TestCaseError>,
+) {
     let server = Redis::start_at("2030-01-01 00:00:00").await;
     let mut redis = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
     let load = script::join(TOLD);
@@ -205,6 +286,6 @@ async fn the_script_answers_and_stores_what_rust_does() {
     });
     let redis = RefCell::new(redis);
     runner
-        .run(&any_history(), |history| run(&mut redis.borrow_mut(), &sha, &history))
+        .run(values, |value| holds(&mut redis.borrow_mut(), &sha, &value))
         .unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
-use connection::{Connection, Manager};
+use connection::{Connection, LONGEST_CONNECT, Manager};
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use script::Answer;
 use std::{fmt, sync::Arc, time::Duration};
@@ -38,6 +38,9 @@ const CONNECTIONS: u32 = 2;
 
 /// How often connections are tried, and a lost Redis is looked for.
 const TRY_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a connection takes that is there.
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// The store.
 pub struct Redis {
@@ -72,12 +75,13 @@ impl Redis {
             .queue_strategy(QueueStrategy::Fifo)
             // Not a question to Redis, only whether it is known to be broken.
             .test_on_check_out(true)
-            .connection_timeout(timeout)
+            // Whoever asks has a timeout of his own. In this time an attempt to connect has ended.
+            .connection_timeout(timeout.min(LONGEST_CONNECT))
             .retry_connection(false)
             .idle_timeout(None)
             .max_lifetime(None)
             .build_unchecked(manager);
-        while !condition.is_down() && pool.get().await.is_err() {}
+        while !condition.is_down() && take(&pool, AT_ONCE).await.is_none() {}
         let keeper = tokio::spawn(keep(pool.clone())).abort_handle();
         Ok(Self { address, pool, script, timeout, condition, keeper })
     }
@@ -180,12 +184,18 @@ async fn keep(pool: Pool<Manager>) {
         let mut tried = JoinSet::new();
         for _ in 0..CONNECTIONS {
             // To take one is to have broken ones replaced.
-            if let Ok(connection) = pool.get().await {
-                tried.spawn(try_out(connection.clone()));
+            if let Some(connection) = take(&pool, TRY_EVERY).await {
+                tried.spawn(try_out(connection));
             }
         }
         tried.join_all().await;
     }
+}
+
+/// A connection, if there is one before long.
+async fn take(pool: &Pool<Manager>, patience: Duration) -> Option<Connection> {
+    let taken = time::timeout(patience, pool.get()).await.ok()?.ok()?;
+    Some(taken.clone())
 }
 
 async fn try_out(mut connection: Connection) {

@@ -69,8 +69,8 @@ impl Redis {
     ) -> Self {
         let directory = files.path().display().to_string();
         let common = ["--save", "", "--dir", &directory, "--enable-debug-command", "yes"];
-        let command = common.iter().chain(settings).map(|&word| word.to_owned()).collect();
-        let environment =
+        let command: Vec<_> = common.iter().chain(settings).map(|&word| word.to_owned()).collect();
+        let environment: Vec<_> =
             environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let process = spawn(&command, &environment);
         let redis = Self { url, command, environment, process, files };
@@ -138,10 +138,10 @@ impl Redis {
     }
 }
 
-fn spawn(command: &Vec<String>, environment: &Vec<(String, String)>) -> Child {
+fn spawn(command: &[String], environment: &[(String, String)]) -> Child {
     Command::new("redis-server")
         .args(command)
-        .envs(environment.clone())
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .kill_on_drop(true)

@@ -1,0 +1,96 @@
+//! What a server leaves in Redis: only what says something, under names that tell what, and not for ever.
+
+use crate::{
+    grpc::Client,
+    support::{Redis, Server, TempDir, on},
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use serde_json::{Value, json};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: day, requests_per_unit: 3}
+  - key: ages
+    token_bucket: {rate: 1/year, burst: 4294967295}
+  - key: fast
+    token_bucket: {rate: 1000000/s, burst: 1}
+  - key: both
+    limits:
+      - rate_limit: {unit: minute, requests_per_unit: 2}
+      - rate_limit: {unit: day, requests_per_unit: 2}
+        name: daily
+";
+
+struct Shop {
+    redis: Redis,
+    client: Client,
+    _server: Server,
+    _files: TempDir,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        // Time stands still: nothing expires.
+        let (redis, files) = (Redis::start_at("2030-01-01 00:00:00").await, TempDir::new());
+        let server = Server::start_with(&files.file("shop.yaml", RULES), &on(&redis)).await;
+        let client = Client::connect(server.grpc).await;
+        Self { redis, client, _server: server, _files: files }
+    }
+
+    async fn ask(&mut self, descriptor: Value) -> Code {
+        let request = json!({ "domain": "shop", "descriptors": [descriptor] });
+        self.client.ask(&request).await.unwrap().overall_code()
+    }
+
+    async fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.redis.ask(&["KEYS", "*"]).await;
+        keys.sort();
+        keys
+    }
+
+    async fn ttl_ms(&self, key: &str) -> u64 {
+        self.redis.ask::<i64>(&["PTTL", key]).await.try_into().expect("every key expires")
+    }
+}
+
+#[tokio::test]
+async fn a_key_names_its_limit_and_expires_when_nothing_is_used_any_more() {
+    let mut shop = Shop::open().await;
+    assert_eq!(shop.ask(json!({ "entries": [["user", "a:b"]] })).await, Code::Ok);
+    assert_eq!(shop.ask(json!({ "entries": [["both", "x"]] })).await, Code::Ok);
+    let of = |rule: &str| format!("tg1:token_bucket:shop:{rule}");
+    assert_eq!(shop.keys().await, [of("both=x#1"), of("both=x#daily"), of("user=a%3Ab")]);
+    // A second longer than it takes to refill.
+    assert_eq!(shop.ttl_ms(&of("user=a%3Ab")).await, 8 * 3_600_000 + 1000);
+    assert_eq!(shop.ttl_ms(&of("both=x#1")).await, 30_000 + 1000);
+    assert_eq!(shop.ttl_ms(&of("both=x#daily")).await, 12 * 3_600_000 + 1000);
+}
+
+#[tokio::test]
+async fn a_key_expires_however_fast_or_slow_its_limit_is() {
+    let mut shop = Shop::open().await;
+    assert_eq!(shop.ask(json!({ "entries": [["fast", "x"]] })).await, Code::Ok);
+    let dear = json!({ "entries": [["ages", "x"]], "hits_addend": 4_000_000_000_u64 });
+    assert_eq!(shop.ask(dear).await, Code::Ok);
+    let keys = shop.keys().await;
+    assert_eq!(keys.len(), 2);
+    assert_eq!(shop.ttl_ms(&keys[0]).await, (1_u64 << 52).div_ceil(1000) + 1000, "142 years");
+    assert_eq!(shop.ttl_ms(&keys[1]).await, 1001, "a millisecond for a microsecond");
+}
+
+#[tokio::test]
+async fn what_equals_a_limit_never_used_is_not_stored() {
+    let mut shop = Shop::open().await;
+    let user = |hits: u64| json!({ "entries": [["user", "a"]], "hits_addend": hits });
+    let refund = |hits: u64| json!({ "entries": [["user", "a"]], "hits_addend": hits, "is_negative_hits": true });
+    assert_eq!(shop.ask(user(0)).await, Code::Ok, "a peek");
+    assert_eq!(shop.ask(user(4)).await, Code::OverLimit);
+    assert_eq!(shop.ask(refund(2)).await, Code::Ok);
+    assert_eq!(shop.keys().await.len(), 0);
+    assert_eq!(shop.ask(user(2)).await, Code::Ok);
+    assert_eq!(shop.keys().await.len(), 1);
+    assert_eq!(shop.ask(refund(2)).await, Code::Ok);
+    assert_eq!(shop.keys().await.len(), 0);
+}
