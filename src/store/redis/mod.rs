@@ -164,7 +164,8 @@ fn failure(connection: &Connection, error: &RedisError) -> StoreError {
     use ServerErrorKind::{BusyLoading, MasterDown, ReadOnly};
     let is_answer = error.code().is_some();
     let is_elsewhere =
-        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly));
+        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly))
+            || survey::in_script(error).is_some_and(|met| met.starts_with("READONLY "));
     if !is_answer || is_elsewhere {
         connection.set_broken();
     }
