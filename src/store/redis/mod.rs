@@ -24,7 +24,7 @@ use crate::{
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
 use connection::{Connection, Manager};
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use script::Answer;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
@@ -125,8 +125,7 @@ impl Redis {
         let asking = async {
             let connection = self.pool.get().await.map_err(|_| StoreError::Unreachable)?.clone();
             let connection = asked.insert(connection);
-            let call = script::call(&connection.sha, keys, checks);
-            let reply = self.call(connection, &call).await;
+            let reply = self.call(connection, keys, checks).await;
             reply.map_err(|error| failure(connection, &error))
         };
         let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
@@ -146,12 +145,19 @@ impl Redis {
         }
     }
 
-    /// Calls the script; once more, where Redis had forgotten it.
-    async fn call(&self, connection: &mut Connection, call: &Cmd) -> Result<Value, RedisError> {
+    /// Calls the script; where Redis has forgotten it, with its text, from which Redis knows it again. To
+    /// load it and to call it again would be two steps, between which it may be forgotten once more.
+    async fn call(
+        &self,
+        connection: &mut Connection,
+        keys: &[Key],
+        checks: &[Check],
+    ) -> Result<Value, RedisError> {
+        let call = script::call(&connection.sha, keys, checks);
         let reply = call.query_async(&mut connection.redis).await;
         match reply {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                connection::load(&mut connection.redis, &self.script).await?;
+                let call = script::call_with_text(&self.script, keys, checks);
                 call.query_async(&mut connection.redis).await
             }
             reply => reply,
