@@ -25,7 +25,7 @@ use tokio::time;
 
 /// How long it may take to connect: less than a second, so that a Redis that comes back is found within
 /// one, even by an attempt that began in vain.
-const LONGEST_CONNECT: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_CONNECT: Duration = Duration::from_millis(500);
 
 /// A connection. Clones share it.
 #[derive(Clone)]

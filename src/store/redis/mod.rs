@@ -23,7 +23,7 @@ use crate::{
 };
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
-use connection::{Connection, Manager};
+use connection::{Connection, LONGEST_CONNECT, Manager};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use script::Answer;
 use std::{fmt, sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ pub struct Redis {
 impl Redis {
     /// A store in the Redis at this address. No answer is waited for longer than `timeout`.
     ///
-    /// It comes whether or not Redis is there, as soon as it is known which, within half a second.
+    /// It comes whether or not Redis is there, as soon as it is known which, within a second.
     ///
     /// # Errors
     ///
@@ -72,7 +72,8 @@ impl Redis {
             .queue_strategy(QueueStrategy::Fifo)
             // Not a question to Redis, only whether it is known to be broken.
             .test_on_check_out(true)
-            .connection_timeout(timeout)
+            // Where no connection comes in that time, none is coming.
+            .connection_timeout(timeout.min(LONGEST_CONNECT))
             .retry_connection(false)
             .idle_timeout(None)
             .max_lifetime(None)
@@ -186,8 +187,9 @@ async fn keep(pool: Pool<Manager>) {
         ticks.tick().await;
         let mut tried = JoinSet::new();
         for _ in 0..CONNECTIONS {
-            // To take one is to have broken ones replaced.
-            if let Ok(connection) = pool.get().await {
+            // To take one is to have broken ones replaced. Where there is none, trying again helps more
+            // than waiting does.
+            if let Ok(Ok(connection)) = time::timeout(TRY_EVERY, pool.get()).await {
                 tried.spawn(try_out(connection.clone()));
             }
         }
