@@ -1,7 +1,7 @@
 //! A real Redis for one test: Debian's `redis-server`, on a socket or a port of its own.
 
-use super::{TempDir, until};
-use redis::{FromRedisValue, aio::MultiplexedConnection};
+use super::{PATIENCE, TempDir, until};
+use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection};
 use std::{net::TcpListener, process::Stdio};
 use tokio::process::{Child, Command};
 
@@ -49,7 +49,7 @@ impl Redis {
         let directory = files.path().display().to_string();
         let common = ["--save", "", "--dir", &directory, "--enable-debug-command", "yes"];
         let command = common.iter().chain(settings).map(|&word| word.to_owned()).collect();
-        let environment =
+        let environment: Vec<_> =
             environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let process = spawn(&command, &environment);
         let redis = Self { url, command, environment, process, files };
@@ -93,7 +93,11 @@ impl Redis {
     /// A connection to it.
     pub(crate) async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url.as_str()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        // The client's own patience, half a second, is too short for a busy machine.
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
     }
 
     /// Sends it a command of words.
@@ -117,10 +121,10 @@ impl Redis {
     }
 }
 
-fn spawn(command: &Vec<String>, environment: &Vec<(String, String)>) -> Child {
+fn spawn(command: &Vec<String>, environment: &[(String, String)]) -> Child {
     Command::new("redis-server")
         .args(command)
-        .envs(environment.clone())
+        .envs(environment.to_vec())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .kill_on_drop(true)
