@@ -15,6 +15,7 @@ mod differences;
 mod envoy;
 mod grpc;
 mod http;
+mod outage;
 mod packaging;
 mod readme;
 mod replicas;

@@ -24,7 +24,7 @@ use crate::{
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
 use connection::{Connection, LONGEST_CONNECT, Manager};
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use script::Answer;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
@@ -55,7 +55,7 @@ pub struct Redis {
 impl Redis {
     /// A store in the Redis at this address. No answer is waited for longer than `timeout`.
     ///
-    /// It comes whether or not Redis is there, as soon as it is known which, within half a second.
+    /// It comes whether or not Redis is there, as soon as it is known which, within a second.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Redis {
             .queue_strategy(QueueStrategy::Fifo)
             // Not a question to Redis, only whether it is known to be broken.
             .test_on_check_out(true)
-            // Whoever asks has a timeout of his own. In this time an attempt to connect has ended.
+            // Where no connection comes in that time, none is coming.
             .connection_timeout(timeout.min(LONGEST_CONNECT))
             .retry_connection(false)
             .idle_timeout(None)
@@ -129,8 +129,7 @@ impl Redis {
         let asking = async {
             let connection = self.pool.get().await.map_err(|_| StoreError::Unreachable)?.clone();
             let connection = asked.insert(connection);
-            let call = script::call(&connection.sha, keys, checks);
-            let reply = self.call(connection, &call).await;
+            let reply = self.call(connection, keys, checks).await;
             reply.map_err(|error| failure(connection, &error))
         };
         let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
@@ -150,12 +149,19 @@ impl Redis {
         }
     }
 
-    /// Calls the script; once more, where Redis had forgotten it.
-    async fn call(&self, connection: &mut Connection, call: &Cmd) -> Result<Value, RedisError> {
+    /// Calls the script; where Redis has forgotten it, with its text, from which Redis knows it again. To
+    /// load it and to call it again would be two steps, between which it may be forgotten once more.
+    async fn call(
+        &self,
+        connection: &mut Connection,
+        keys: &[Key],
+        checks: &[Check],
+    ) -> Result<Value, RedisError> {
+        let call = script::call(&connection.sha, keys, checks);
         let reply = call.query_async(&mut connection.redis).await;
         match reply {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                connection::load(&mut connection.redis, &self.script).await?;
+                let call = script::call_with_text(&self.script, keys, checks);
                 call.query_async(&mut connection.redis).await
             }
             reply => reply,
@@ -168,7 +174,8 @@ fn failure(connection: &Connection, error: &RedisError) -> StoreError {
     use ServerErrorKind::{BusyLoading, MasterDown, ReadOnly};
     let is_answer = error.code().is_some();
     let is_elsewhere =
-        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly));
+        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly))
+            || survey::in_script(error).is_some_and(|met| met.starts_with("READONLY "));
     if !is_answer || is_elsewhere {
         connection.set_broken();
     }
@@ -183,7 +190,8 @@ async fn keep(pool: Pool<Manager>) {
         ticks.tick().await;
         let mut tried = JoinSet::new();
         for _ in 0..CONNECTIONS {
-            // To take one is to have broken ones replaced.
+            // To take one is to have broken ones replaced. Where there is none, trying again helps more
+            // than waiting does.
             if let Some(connection) = take(&pool, TRY_EVERY).await {
                 tried.spawn(try_out(connection));
             }

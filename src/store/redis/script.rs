@@ -23,8 +23,17 @@ pub fn join(clock: &str) -> String {
 
 /// The call for a request: `sha` is what Redis calls the script.
 pub fn call(sha: &str, keys: &[Key], checks: &[Check]) -> Cmd {
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(sha).arg(keys.len());
+    call_by("EVALSHA", sha, keys, checks)
+}
+
+/// The same for a Redis that has forgotten the script, which is in the call.
+pub fn call_with_text(script: &str, keys: &[Key], checks: &[Check]) -> Cmd {
+    call_by("EVAL", script, keys, checks)
+}
+
+fn call_by(command: &str, script: &str, keys: &[Key], checks: &[Check]) -> Cmd {
+    let mut call = redis::cmd(command);
+    call.arg(script).arg(keys.len());
     for key in keys {
         call.arg(key.as_str());
     }

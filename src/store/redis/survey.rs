@@ -107,9 +107,16 @@ pub(super) fn in_words(error: &RedisError) -> String {
             format!("its ACL does not allow it ({detail}): docs/redis.md lists what tollgate needs")
         }
         Some("LOADING") => "it is loading its data".to_owned(),
-        Some(code) => format!("{code} {detail}"),
+        Some(code) => in_script(error).map_or_else(|| format!("{code} {detail}"), str::to_owned),
         None => error.to_string(),
     }
+}
+
+/// What a command met that a script called, as Redis before 7 tells it: at the end of an error of its own,
+/// behind the place in the script. Since then the command's error is the script's.
+pub(super) fn in_script(error: &RedisError) -> Option<&str> {
+    let detail = error.detail()?.strip_prefix("Error running script")?;
+    detail.split_once(": -").map(|(_, met)| met)
 }
 
 #[cfg(test)]
@@ -121,6 +128,21 @@ mod tests {
         // What comes first counts.
         let info: Vec<_> = fields.iter().chain(&good).copied().collect();
         judge(&info.join("\r\n")).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn tells_what_a_script_met_in_whichever_form_redis_has_for_it() {
+        let told = |line: &str| {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let redis::Value::ServerError(error) = reply else { panic!("{reply:?}") };
+            in_words(&error.into())
+        };
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        let place = "(call to f_0c3c): @user_script:155: @user_script: 155:";
+        assert_eq!(told(&format!("ERR Error running script {place} -{oom}")), oom);
+        let since_7 = format!("{oom} script: 0c3c, on @user_script:155.");
+        assert_eq!(told(&since_7), since_7);
+        assert_eq!(told("ERR unknown command"), "ERR unknown command");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What tests need around the server: the program itself as a process, files that vanish, HTTP as
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
+mod proxy;
 mod redis;
 
-pub(crate) use redis::{Redis, libfaketime};
+pub(crate) use proxy::Proxy;
+pub(crate) use redis::{Redis, free_port, libfaketime};
 
 use std::{
     fs,
@@ -22,9 +24,14 @@ use tokio::{
 };
 
 /// Long enough for a busy machine; only a failure ever lasts so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks until there is an answer. The only place in the tests that sleeps.
+/// Waits for a second, for what is promised to be so once a second is over. All other waiting is [`until`].
+pub(crate) async fn a_second() {
+    time::sleep(Duration::from_secs(1)).await;
+}
+
+/// Asks until there is an answer.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
@@ -71,12 +78,12 @@ impl TempDir {
 /// Where a server keeps its states.
 pub(crate) enum Store {
     Memory,
-    Redis(Redis),
+    Redis(Box<Redis>),
 }
 
 impl Store {
     pub(crate) async fn redis() -> Self {
-        Self::Redis(Redis::start().await)
+        Self::Redis(Box::new(Redis::start().await))
     }
 
     /// Forgets what a server has stored.

@@ -1,7 +1,7 @@
 //! A real Redis for one test: Debian's `redis-server`, on a socket or a port of its own.
 
-use super::{TempDir, until};
-use redis::{FromRedisValue, aio::MultiplexedConnection};
+use super::{PATIENCE, TempDir, until};
+use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection};
 use std::{fs, net::TcpListener, process::Stdio};
 use tokio::process::{Child, Command};
 
@@ -114,7 +114,11 @@ impl Redis {
     /// A connection to it.
     pub(crate) async fn connect(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url.as_str()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        // The client's own patience, half a second, is too short for a busy machine.
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE));
+        client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
     }
 
     /// Sends it a command of words.

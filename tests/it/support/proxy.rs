@@ -1,0 +1,134 @@
+//! A way to a server that can be disturbed, as networks are.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+};
+
+/// What becomes of connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// Questions pass, answers are kept back.
+    Held,
+    /// Nothing passes ever again, and neither end is told.
+    Frozen,
+    /// Both ends are told that it is over.
+    Reset,
+}
+
+/// A listener that passes connections on to a port of loopback. All end when it is dropped.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    /// The way of all connections since the last disturbance.
+    way: watch::Sender<watch::Sender<Way>>,
+    accepted: Arc<AtomicUsize>,
+    _connections: JoinSet<()>,
+}
+
+impl Proxy {
+    /// A way to a port, open.
+    pub(crate) async fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (way, current) = watch::channel(watch::Sender::new(Way::Open));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&accepted);
+        let mut connections = JoinSet::new();
+        connections.spawn(async move {
+            let mut carried = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::Relaxed);
+                let way = current.borrow().subscribe();
+                carried.spawn(async move { drop(carry(client, port, way).await) });
+            }
+        });
+        Self { address, way, accepted, _connections: connections }
+    }
+
+    /// Where it listens, as `--store` takes it.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// How many connections it has seen.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Keeps answers back, on every connection that there is or will be.
+    pub(crate) fn hold(&self) {
+        self.way.borrow().send_replace(Way::Held);
+    }
+
+    /// Lets through what was kept back, and all that comes.
+    pub(crate) fn release(&self) {
+        self.way.borrow().send_replace(Way::Open);
+    }
+
+    /// Has the connections that there are stay up, and nothing pass. New ones work.
+    pub(crate) fn freeze(&self) {
+        self.disturb(Way::Frozen);
+    }
+
+    /// Resets the connections that there are. New ones work.
+    pub(crate) fn reset(&self) {
+        self.disturb(Way::Reset);
+    }
+
+    fn disturb(&self, way: Way) {
+        self.way.send_replace(watch::Sender::new(Way::Open)).send_replace(way);
+    }
+}
+
+async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> io::Result<()> {
+    let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (mut questions, to_client) = client.split();
+    let (answers, mut to_server) = server.split();
+    let mut disturbed = way.clone();
+    let disturbed = disturbed.wait_for(|way| matches!(way, Way::Frozen | Way::Reset));
+    let way = tokio::select! {
+        biased;
+        way = disturbed => way.map(|way| *way),
+        ended = copy(&mut questions, &mut to_server) => return ended.map(|_| ()),
+        ended = pass_on(answers, to_client, way) => return ended,
+    };
+    match way {
+        Ok(Way::Reset) => {
+            client.set_zero_linger()?;
+            server.set_zero_linger()
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+async fn pass_on(
+    mut answers: ReadHalf<'_>,
+    mut to_client: WriteHalf<'_>,
+    mut way: watch::Receiver<Way>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let count = answers.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        way.wait_for(|way| *way == Way::Open).await.map_err(io::Error::other)?;
+        to_client.write_all(&bytes[..count]).await?;
+    }
+}
