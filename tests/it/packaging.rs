@@ -1,7 +1,7 @@
 //! The files that ship the server agree with each other and with it. No container engine runs them
 //! here, so what one would trip over is read from them.
 
-use crate::support::yaml;
+use crate::support::{self, Redis, Server, on, yaml};
 use serde_json::Value;
 use std::{fs, path::Path, process::Command};
 
@@ -98,6 +98,25 @@ fn the_compose_file_mounts_only_what_there_is() {
             assert!(exists(source), "docker-compose.yml mounts {source}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_redis_of_the_compose_file_is_set_up_as_the_server_wants_it() {
+    let compose = yaml("docker-compose.yml");
+    let command = compose["services"]["redis"]["command"].as_array().unwrap();
+    let settings: Vec<_> = command.iter().skip(1).map(|word| word.as_str().unwrap()).collect();
+    let redis = Redis::start_with(&settings).await;
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let server = Server::start_with(&config, &on(&redis)).await;
+    // By then it has been looked at.
+    support::until("the store is used", async || {
+        let ready = support::get(server.http, "/ready", &[]).await.unwrap();
+        (ready.body == "ready\n").then_some(())
+    })
+    .await;
+    server.signal("INT").await;
+    let log = server.last_log().await;
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 #[test]

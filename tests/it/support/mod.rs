@@ -20,6 +20,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
     process::{Child, Command},
+    task::JoinHandle,
     time,
 };
 
@@ -135,6 +136,7 @@ pub(crate) struct Server {
     pub(crate) screen: String,
     process: Child,
     log: Arc<Mutex<String>>,
+    logging: JoinHandle<()>,
 }
 
 impl Server {
@@ -204,7 +206,7 @@ impl Server {
             words.unwrap().next().unwrap().parse().unwrap()
         };
         let (grpc, http, admin) = (address("gRPC"), address("HTTP"), address("admin"));
-        Self { grpc, http, admin, screen: text, process, log }
+        Self { grpc, http, admin, screen: text, process, log, logging }
     }
 }
 
@@ -219,6 +221,13 @@ impl Server {
         let id = self.process.id().unwrap().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().await.unwrap();
         assert!(sent.success());
+    }
+
+    /// Waits for its end. All that it has logged.
+    pub(crate) async fn last_log(mut self) -> String {
+        time::timeout(PATIENCE, self.process.wait()).await.expect("it did not end").unwrap();
+        time::timeout(PATIENCE, self.logging).await.expect("its log does not end").unwrap();
+        self.log.lock().unwrap().clone()
     }
 
     /// Waits for its end.
