@@ -562,7 +562,7 @@ async fn a_redis_that_becomes_a_replica_is_left_and_taken_again_when_it_is_a_pri
 
 #[tokio::test]
 async fn a_redis_that_loads_its_data_is_waited_for() {
-    let redis = Redis::start().await;
+    let redis = Redis::start_with(&["--enable-debug-command", "yes"]).await;
     let mut shop = Shop::open(redis.url(), "30000").await;
     shop.decides(20).await;
     for [name, value] in [

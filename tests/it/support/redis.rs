@@ -61,6 +61,14 @@ impl Redis {
         Self::run(TempDir::new(), format!("redis://127.0.0.1:{port}"), &[], &settings).await
     }
 
+    /// A Sentinel, on a port of loopback.
+    pub(crate) async fn start_sentinel() -> Self {
+        let (files, port) = (TempDir::new(), free_port().to_string());
+        let file = files.file("sentinel.conf", "").display().to_string();
+        let settings = [&file, "--sentinel", "--port", &port, "--bind", "127.0.0.1"];
+        Self::run(files, format!("redis://127.0.0.1:{port}"), &[], &settings).await
+    }
+
     async fn run(
         files: TempDir,
         url: String,
@@ -68,8 +76,9 @@ impl Redis {
         settings: &[&str],
     ) -> Self {
         let directory = files.path().display().to_string();
-        let common = ["--save", "", "--dir", &directory, "--enable-debug-command", "yes"];
-        let command: Vec<_> = common.iter().chain(settings).map(|&word| word.to_owned()).collect();
+        let common = ["--save", "", "--dir", &directory];
+        // The file of a Sentinel's settings must come first.
+        let command: Vec<_> = settings.iter().chain(&common).map(|&word| word.to_owned()).collect();
         let environment: Vec<_> =
             environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let process = spawn(&command, &environment);
@@ -135,8 +144,9 @@ impl Redis {
         let client = redis::Client::open(self.url.as_str()).unwrap();
         until("Redis is up", async || {
             let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            let answer = redis::cmd("PING").query_async::<String>(&mut connection).await;
             // Whoever asks for a password is up, too.
-            redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
+            answer.map_or_else(|error| error.code() == Some("NOAUTH"), |_| true).then_some(())
         })
         .await;
     }
