@@ -4,7 +4,11 @@ use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
     ProtocolVersion, TlsCertificates,
 };
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use rustls::{
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    sign::CertifiedKey,
+};
 use std::fmt;
 
 /// The address of a Redis, and who asks. Shown, it holds no password.
@@ -70,7 +74,11 @@ impl Address {
 
     /// What opens connections to it.
     pub(super) fn client(&self, certificates: Certificates) -> Result<Client, AddressError> {
-        let settings = self.0.redis_settings().clone();
+        let mut settings = self.0.redis_settings().clone();
+        // The client would forget a user without a password, and be the default one.
+        if settings.username().is_some() && settings.password().is_none() {
+            settings = settings.set_password("");
+        }
         let settings = settings
             // It tells of a lost connection at once, and not only to whoever asks next.
             .set_protocol(ProtocolVersion::RESP3)
@@ -94,7 +102,10 @@ impl Address {
             }
         }
         // An error means that there is one already, which will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        let _ = ring::default_provider().install_default();
+        if let Some((certificate, key)) = &client {
+            check_pair(certificate, key).map_err(AddressError::Certificates)?;
+        }
         let client_tls =
             client.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
         Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: authority })
@@ -104,6 +115,16 @@ impl Address {
 
 fn holds_a_certificate(pem: &[u8]) -> bool {
     CertificateDer::pem_slice_iter(pem).next().is_some_and(|certificate| certificate.is_ok())
+}
+
+/// Whether a key is that of a certificate.
+fn check_pair(certificate: &[u8], key: &[u8]) -> Result<(), String> {
+    let chain = CertificateDer::pem_slice_iter(certificate).filter_map(Result::ok).collect();
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| "the client's key is no key in PEM".to_owned())?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map(|_| ())
+        .map_err(|error| format!("the client's key is not its certificate's ({error})"))
 }
 
 fn certificate_error(error: redis::RedisError) -> AddressError {
@@ -117,7 +138,9 @@ impl fmt::Display for Address {
         let database = settings.db();
         match self.0.addr() {
             ConnectionAddr::Unix(path) => {
-                write!(f, "unix://{user}{}?db={database}", path.display())
+                let user = settings.username().map(|user| format!("&user={user}"));
+                let user = user.unwrap_or_default();
+                write!(f, "unix://{}?db={database}{user}", path.display())
             }
             ConnectionAddr::Tcp(host, port) => {
                 write!(f, "redis://{user}{}:{port}/{database}", bracketed(host))
