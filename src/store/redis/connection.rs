@@ -5,13 +5,11 @@
 //! from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
 //! was lost, which its reader notices by itself, and when an answer was late.
 
-use super::{
-    condition::Condition,
-    survey::{self, in_words},
-};
+use super::{condition::Condition, fault, script, survey};
+use crate::key::{Key, Path};
 use bb8_redis::bb8::ManageConnection;
 use redis::{
-    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError,
+    AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
     aio::{MultiplexedConnection, SendError},
 };
 use std::{
@@ -51,6 +49,8 @@ impl Connection {
 /// Makes connections that are fit to decide.
 pub(super) struct Manager {
     client: Client,
+    /// Tells apart what silence and a lost connection may mean.
+    is_tls: bool,
     script: Arc<str>,
     condition: Arc<Condition>,
 }
@@ -60,8 +60,13 @@ pub(super) struct Manager {
 pub(super) struct NoConnection;
 
 impl Manager {
-    pub(super) const fn new(client: Client, script: Arc<str>, condition: Arc<Condition>) -> Self {
-        Self { client, script, condition }
+    pub(super) const fn new(
+        client: Client,
+        is_tls: bool,
+        script: Arc<str>,
+        condition: Arc<Condition>,
+    ) -> Self {
+        Self { client, is_tls, script, condition }
     }
 
     /// Opens a connection. An error says what is wrong, and what to do.
@@ -73,9 +78,10 @@ impl Manager {
             .set_response_timeout(None)
             .set_push_sender(when_lost(Arc::clone(&is_broken)));
         let redis = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut redis = redis.await.map_err(|error| in_words(&error))?;
+        let mut redis = redis.await.map_err(|error| fault::of_connecting(&error, self.is_tls))?;
         self.condition.set_cautions(survey::survey(&mut redis).await?);
-        let sha = load(&mut redis, &self.script).await.map_err(|error| in_words(&error))?;
+        let sha = load(&mut redis, &self.script).await.map_err(|error| fault::in_words(&error))?;
+        try_script(&mut redis, &sha).await.map_err(|error| fault::in_words(&error))?;
         Ok(Connection { redis, sha: sha.into(), is_broken })
     }
 }
@@ -98,13 +104,20 @@ pub(super) async fn load(
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(redis).await
 }
 
+/// Calls the script about a state that is nobody's, for no domain has no name, and with nothing to check.
+/// So whoever may not call it is told when connecting.
+async fn try_script(redis: &mut MultiplexedConnection, sha: &str) -> Result<(), RedisError> {
+    let nobodys = Key::new("", &Path::of_domain(b""));
+    script::call(sha, &[nobodys], &[]).query_async::<Value>(redis).await.map(|_| ())
+}
+
 impl ManageConnection for Manager {
     type Connection = Connection;
     type Error = NoConnection;
 
     async fn connect(&self) -> Result<Connection, NoConnection> {
         let opened = time::timeout(LONGEST_CONNECT, self.open()).await;
-        let opened = opened.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+        let opened = opened.unwrap_or_else(|_| Err(fault::of_silence(self.is_tls).to_owned()));
         self.condition.set_down(opened.as_ref().err().cloned());
         opened.map_err(|_| NoConnection)
     }

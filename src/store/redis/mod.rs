@@ -11,6 +11,7 @@
 mod address;
 mod condition;
 mod connection;
+mod fault;
 pub mod script;
 mod survey;
 
@@ -68,7 +69,8 @@ impl Redis {
         let client = address.client(certificates)?;
         let condition = Arc::new(Condition::default());
         let script: Arc<str> = script::join(script::CLOCK).into();
-        let manager = Manager::new(client, Arc::clone(&script), Arc::clone(&condition));
+        let (text, told) = (Arc::clone(&script), Arc::clone(&condition));
+        let manager = Manager::new(client, address.is_tls(), text, told);
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -171,15 +173,14 @@ impl Redis {
 
 /// What an error means, for the request and for the connection.
 fn failure(connection: &Connection, error: &RedisError) -> StoreError {
-    use ServerErrorKind::{BusyLoading, MasterDown, ReadOnly};
-    let is_answer = error.code().is_some();
-    let is_elsewhere =
-        matches!(error.kind(), ErrorKind::Server(BusyLoading | MasterDown | ReadOnly))
-            || survey::in_script(error).is_some_and(|met| met.starts_with("READONLY "));
-    if !is_answer || is_elsewhere {
+    let code = fault::code(error);
+    if matches!(code, None | Some("LOADING" | "MASTERDOWN" | "READONLY")) {
         connection.set_broken();
     }
-    if is_answer { StoreError::Refused(survey::in_words(error)) } else { StoreError::Unreachable }
+    match code {
+        Some(_) => StoreError::Refused(fault::in_words(error)),
+        None => StoreError::Unreachable,
+    }
 }
 
 /// Tries connections now and then, and has the pool replace those that do not work.

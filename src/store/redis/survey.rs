@@ -1,6 +1,7 @@
 //! Looks at a Redis before it is used: whether it can serve, and what would be better otherwise.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
+use super::fault;
+use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;
 
 /// The oldest version that serves.
@@ -17,9 +18,9 @@ pub(super) type Cautions = Vec<String>;
 pub(super) async fn survey(connection: &mut MultiplexedConnection) -> Result<Cautions, String> {
     let info: String = match redis::cmd("INFO").query_async(connection).await {
         Ok(info) => info,
-        // Whoever may not ask, may still decide.
-        Err(error) if is_forbidden(&error) => return Ok(vec![]),
-        Err(error) => return Err(in_words(&error)),
+        // Whoever may not ask, or where nobody may, may still decide.
+        Err(error) if matches!(fault::code(&error), Some("NOPERM" | "ERR")) => return Ok(vec![]),
+        Err(error) => return Err(fault::in_words(&error)),
     };
     judge(&info)?;
     let mut cautions = Vec::new();
@@ -46,14 +47,16 @@ pub(super) async fn survey(connection: &mut MultiplexedConnection) -> Result<Cau
 
 /// Whether the Redis that says this of itself can serve.
 fn judge(info: &str) -> Result<(), String> {
-    if field(info, "redis_mode") == Some("sentinel") {
+    // In Valkey's words, or in Redis's.
+    let mode = field(info, "server_mode").or_else(|| field(info, "redis_mode"));
+    if mode == Some("sentinel") {
         return Err(
             "this is a Sentinel, which keeps no data: give the address of the primary that \
                     it watches"
                 .to_owned(),
         );
     }
-    if field(info, "redis_mode") == Some("cluster") || field(info, "cluster_enabled") == Some("1") {
+    if mode == Some("cluster") || field(info, "cluster_enabled") == Some("1") {
         return Err("this is a node of a Redis Cluster, which tollgate cannot use yet: give the \
                     address of a Redis without cluster mode"
             .to_owned());
@@ -63,7 +66,7 @@ fn judge(info: &str) -> Result<(), String> {
     if let (Some(Some(major)), Some(Some(minor))) = (parts.next(), parts.next())
         && (major, minor) < OLDEST
     {
-        return Err(too_old(&format!("Redis {version}")));
+        return Err(fault::too_old(&format!("Redis {version}")));
     }
     if field(info, "role") == Some("slave") {
         let primary = match (field(info, "master_host"), field(info, "master_port")) {
@@ -77,46 +80,9 @@ fn judge(info: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn too_old(what: &str) -> String {
-    format!("{what} is too old: tollgate needs Redis 6.2 or later, or Valkey")
-}
-
 /// A field of what INFO says.
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
-fn is_forbidden(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
-}
-
-/// Why Redis cannot be used, for people.
-pub(super) fn in_words(error: &RedisError) -> String {
-    if error.kind() == ErrorKind::RESP3NotSupported {
-        return too_old("this Redis");
-    }
-    let detail = error.detail().unwrap_or_default();
-    match error.code() {
-        Some("NOAUTH") => "it asks for a password: set TOLLGATE_STORE_PASSWORD".to_owned(),
-        Some("WRONGPASS") => {
-            "it does not accept the user and the password: check those in --store and \
-                              TOLLGATE_STORE_PASSWORD"
-                .to_owned()
-        }
-        Some("NOPERM") => {
-            format!("its ACL does not allow it ({detail}): docs/redis.md lists what tollgate needs")
-        }
-        Some("LOADING") => "it is loading its data".to_owned(),
-        Some(code) => in_script(error).map_or_else(|| format!("{code} {detail}"), str::to_owned),
-        None => error.to_string(),
-    }
-}
-
-/// What a command met that a script called, as Redis before 7 tells it: at the end of an error of its own,
-/// behind the place in the script. Since then the command's error is the script's.
-pub(super) fn in_script(error: &RedisError) -> Option<&str> {
-    let detail = error.detail()?.strip_prefix("Error running script")?;
-    detail.split_once(": -").map(|(_, met)| met)
 }
 
 #[cfg(test)]
@@ -131,21 +97,6 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_a_script_met_in_whichever_form_redis_has_for_it() {
-        let told = |line: &str| {
-            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
-            let redis::Value::ServerError(error) = reply else { panic!("{reply:?}") };
-            in_words(&error.into())
-        };
-        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
-        let place = "(call to f_0c3c): @user_script:155: @user_script: 155:";
-        assert_eq!(told(&format!("ERR Error running script {place} -{oom}")), oom);
-        let since_7 = format!("{oom} script: 0c3c, on @user_script:155.");
-        assert_eq!(told(&since_7), since_7);
-        assert_eq!(told("ERR unknown command"), "ERR unknown command");
-    }
-
-    #[test]
     fn tells_what_cannot_serve_and_what_to_do() {
         assert_eq!(judged(&[]), "");
         for version in ["6.2.0", "6.2.14", "7.4.1", "8.0.0", "10.1.2"] {
@@ -155,8 +106,11 @@ mod tests {
             let told = judged(&[&format!("redis_version:{version}")]);
             assert!(told.contains(version) && told.contains("6.2 or later"), "{told}");
         }
-        assert!(judged(&["redis_mode:sentinel"]).contains("address of the primary"));
-        assert!(judged(&["redis_mode:cluster"]).contains("without cluster mode"));
+        for name in ["redis_mode", "server_mode"] {
+            let told = |mode| judged(&[&format!("{name}:{mode}")]);
+            assert!(told("sentinel").contains("address of the primary"), "{name}");
+            assert!(told("cluster").contains("without cluster mode"), "{name}");
+        }
         let replica = ["role:slave", "master_host:10.0.0.1", "master_port:6379"];
         assert!(judged(&replica).ends_with("its primary, 10.0.0.1:6379"));
     }
