@@ -11,6 +11,7 @@
 mod command;
 mod config;
 mod conformance;
+mod connect;
 mod differences;
 mod envoy;
 mod grpc;

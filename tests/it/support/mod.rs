@@ -103,9 +103,12 @@ impl Store {
     }
 }
 
-/// The environment of a server on a Redis that is given time: the machine may be busy.
+/// Gives a Redis time: the machine may be busy.
+pub(crate) const PATIENT: (&str, &str) = ("TOLLGATE_STORE_TIMEOUT", "30s");
+
+/// The environment of a server on a Redis.
 pub(crate) fn on(redis: &Redis) -> [(&str, &str); 2] {
-    [("TOLLGATE_STORE", redis.url()), ("TOLLGATE_STORE_TIMEOUT", "30000")]
+    [("TOLLGATE_STORE", redis.url()), PATIENT]
 }
 
 /// The same tests on every store: `feature::memory::…` and `feature::redis::…`.
