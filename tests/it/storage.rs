@@ -6,6 +6,7 @@ use crate::{
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 const RULES: &str = "
 domain: shop
@@ -93,4 +94,21 @@ async fn what_equals_a_limit_never_used_is_not_stored() {
     assert_eq!(shop.keys().await.len(), 1);
     assert_eq!(shop.ask(refund(2)).await, Code::Ok);
     assert_eq!(shop.keys().await.len(), 0);
+}
+
+#[tokio::test]
+async fn the_documented_command_reads_a_state() {
+    let mut shop = Shop::open().await;
+    let ada = json!({ "entries": [["user", "ada"]], "hits_addend": 2 });
+    assert_eq!(shop.ask(ada).await, Code::Ok);
+    let blocks = include_str!("../../docs/redis.md").split("```sh\n").skip(1);
+    let mut blocks = blocks.map(|block| block.split("```").next().unwrap());
+    let command = blocks.find(|block| block.starts_with("redis-cli EVAL")).unwrap();
+    let socket = shop.redis.url().strip_prefix("unix://").unwrap();
+    let command = command
+        .replace("redis-cli", &format!("redis-cli -s {socket}"))
+        .replace("edge:plan=free:user=alice#daily", "shop:user=ada");
+    let output = Command::new("bash").args(["-c", &command]).output().await.unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.starts_with("2.000 tokens used at "), "{told}");
 }
