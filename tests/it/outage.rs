@@ -291,6 +291,11 @@ async fn a_redis_restarted_while_nobody_asks_is_found_before_anybody_does() {
     shop.decides(20).await;
     redis.kill().await;
     redis.restart().await;
+    until("both connections are there again, beside the one that asks", async || {
+        let clients: String = redis.ask(&["CLIENT", "LIST"]).await;
+        (clients.lines().count() > 2).then_some(())
+    })
+    .await;
     a_second().await;
     shop.decides(20).await;
     assert_eq!(shop.lines("not decided"), 0, "{}", shop.server.log());
