@@ -18,7 +18,7 @@ const REQUEST: &str =
 /// Where the state of that request is.
 const KEY: &str = "tg1:token_bucket:shop:user=ada";
 
-/// Begins the line of the log that tells why a store cannot be used, and that of `/ready`.
+/// Begins what is told, in the log and by `/ready`, of a store that cannot be used.
 const DOWN: &str = "the store cannot be used: ";
 
 /// What must be escaped in a URL, and not in the environment.
@@ -55,31 +55,27 @@ impl Opened {
         support::post(self.server.http, "/json", REQUEST).await.unwrap().status
     }
 
-    /// It decides.
+    /// It decides, as soon as it is connected.
     async fn decides(&self) {
-        assert_eq!(self.ready().await, "ready\n");
-        assert_eq!(self.ask().await, 200, "{}", self.server.log());
-    }
-
-    /// It lives, but does not decide, and all of these words are in what it says of that, once.
-    async fn tells(&self, words: &[&str]) {
-        let ready = self.ready().await;
-        assert!(ready.starts_with(&format!("ready\n{DOWN}")), "{ready}");
-        assert_eq!(self.ask().await, 503);
-        let logged = async || self.server.log().contains(DOWN).then_some(());
-        until("it is logged", logged).await;
-        for told in [&ready, &self.server.log()] {
-            assert_eq!(told.matches(DOWN).count(), 1, "{told}");
-            assert!(words.iter().all(|word| told.contains(word)), "{words:?} in {told}");
-        }
-        let alive = support::get(self.server.http, "/healthcheck", &[]).await.unwrap();
-        assert_eq!(alive.status, 200);
-    }
-
-    /// It has found its way by itself.
-    async fn recovers(&self) {
         until("it decides", async || (self.ask().await == 200).then_some(())).await;
         assert_eq!(self.ready().await, "ready\n");
+    }
+
+    /// It lives, but does not decide, and says why in these words, once.
+    async fn tells(&self, words: &[&str]) {
+        // A busy machine may be too slow at first.
+        let told = until(&format!("it tells {words:?}"), async || {
+            let ready = self.ready().await;
+            words.iter().all(|word| ready.contains(word)).then_some(ready)
+        })
+        .await;
+        assert_eq!(self.ask().await, 503);
+        let reason = told.strip_prefix("ready\n").unwrap().trim_end();
+        assert!(reason.starts_with(DOWN) && !reason.contains('\n'), "{told}");
+        until("it is logged", async || self.server.log().contains(reason).then_some(())).await;
+        assert_eq!(self.server.log().matches(reason).count(), 1, "{}", self.server.log());
+        let alive = support::get(self.server.http, "/healthcheck", &[]).await.unwrap();
+        assert_eq!(alive.status, 200);
     }
 }
 
@@ -161,7 +157,7 @@ async fn a_wrong_password_is_told_and_a_corrected_one_serves() {
     let opened = open_with(&store, &[("TOLLGATE_STORE_PASSWORD", "wrong")]).await;
     opened.tells(&["the user and the password", "--store", "TOLLGATE_STORE_PASSWORD"]).await;
     redis.ask::<()>(&["ACL", "SETUSER", "ada", ">wrong"]).await;
-    opened.recovers().await;
+    opened.decides().await;
 }
 
 #[tokio::test]
@@ -173,7 +169,7 @@ async fn a_replica_is_told_with_its_primary_and_serves_when_it_is_one() {
     let opened = open(redis.url()).await;
     opened.tells(&["replica", "address of its primary", &format!("127.0.0.1:{port}")]).await;
     redis.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
-    opened.recovers().await;
+    opened.decides().await;
 }
 
 #[tokio::test]
@@ -210,12 +206,10 @@ async fn a_fault_is_logged_once_however_often_it_is_met() {
         let mut ask = redis::cmd("INFO");
         let stats: String = ask.arg("stats").query_async(&mut connection).await.unwrap();
         let count = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
-        // Eight a second.
-        (count.unwrap().parse::<u32>().unwrap() >= 24).then_some(())
+        (count.unwrap().parse::<u32>().unwrap() >= 12).then_some(())
     };
     until("it has been met often", met).await;
     opened.tells(&["the user and the password"]).await;
-    assert_eq!(opened.server.log().lines().count(), 1, "{}", opened.server.log());
 }
 
 /// Permissions that `docs/redis.md` calls dispensable.
@@ -301,8 +295,9 @@ async fn whoever_may_not_call_the_script_is_told_before_anybody_asks() {
         let permissions: Vec<_> = needed.split(' ').map(str::to_owned).collect();
         let (_redis, store) = restricted(&permissions).await;
         let opened = open(&store).await;
-        assert!(opened.ready().await.contains("ACL forbids"), "{documented}");
-        opened.tells(&["ACL forbids", "docs/redis.md"]).await;
+        let told = async || opened.ready().await.contains("ACL forbids").then_some(());
+        until(&format!("it is told that {documented} lacks"), told).await;
+        opened.tells(&["docs/redis.md"]).await;
     }
 }
 
@@ -334,7 +329,7 @@ async fn settings_that_suit_are_not_warned_of() {
     // What would be warned of is, by when something else is logged.
     redis.kill().await;
     until("it is told", async || opened.server.log().contains(DOWN).then_some(())).await;
-    assert!(!opened.server.log().contains("WARN"), "{}", opened.server.log());
+    assert!(!opened.server.log().contains("set up better"), "{}", opened.server.log());
 }
 
 /// Whoever signs certificates.
