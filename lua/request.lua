@@ -24,8 +24,8 @@ local REFUND = 2
 local MARGIN_MS = 1000
 
 local now = now_us()
--- By place: the checks. By slot: states as they are stored, and their strings; states that have changed.
-local checks, before, texts, states = {}, {}, {}, {}
+-- By place: the checks. By slot: its checks; its state as it is stored, and the string; what it has become.
+local checks, sharers, before, texts, states = {}, {}, {}, {}, {}
 
 -- Reads all checks and all states. Returns the slot of a key that holds no state, if there is one.
 local function read(arguments)
@@ -35,15 +35,19 @@ local function read(arguments)
     slot, limiter, cost, amount, mode, at = struct.unpack('<ddddd', arguments, at)
     limiter = limiters[limiter]
     limit, at = limiter.limit(arguments, at)
-    checks[#checks + 1] =
+    local check =
       { slot = slot, limiter = limiter, limit = limit, cost = cost, amount = amount, mode = mode }
-    if texts[slot] == nil then
+    checks[#checks + 1] = check
+    if sharers[slot] then
+      sharers[slot][#sharers[slot] + 1] = check
+    else
+      sharers[slot] = { check }
       local state, text = limiter.read(KEYS[slot])
       if text and not state then
         return slot
       end
       before[slot] = state and limiter.pulled_back(state, now)
-      texts[slot] = text or false
+      texts[slot] = text
     end
   end
 end
@@ -118,11 +122,9 @@ local function write(slot, key)
     return
   end
   local text, fresh_at = nil, 0
-  for _, check in ipairs(checks) do
-    if check.slot == slot then
-      text = text or check.limiter.write(state)
-      fresh_at = math.max(fresh_at, check.limiter.fresh_at(check.limit, state))
-    end
+  for _, check in ipairs(sharers[slot]) do
+    text = text or check.limiter.write(state)
+    fresh_at = math.max(fresh_at, check.limiter.fresh_at(check.limit, state))
   end
   if text == texts[slot] then
     return

@@ -5,7 +5,7 @@ use clap::{
     builder::{BoolishValueParser, Resettable},
     parser::ValueSource,
 };
-use std::{env, path::PathBuf, time::Duration};
+use std::{env, fmt, path::PathBuf, time::Duration};
 use tollgate::store::redis;
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
@@ -116,6 +116,22 @@ pub(crate) struct Serve {
     pub(crate) log: String,
 }
 
+/// What is or holds a password, and is not shown.
+#[derive(Clone)]
+struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
 /// Where states are kept.
 #[derive(Debug, Args)]
 pub(crate) struct Store {
@@ -129,7 +145,7 @@ pub(crate) struct Store {
         default_value = "memory",
         hide_env_values = true
     )]
-    url: String,
+    url: Secret,
 
     /// The password for Redis, as it is; in --store, special characters are %-escaped. Give it in the
     /// environment: everybody on the machine can read a command line.
@@ -139,7 +155,7 @@ pub(crate) struct Store {
         env = "TOLLGATE_STORE_PASSWORD",
         hide_env_values = true
     )]
-    pub(crate) password: Option<String>,
+    password: Option<Secret>,
 
     /// Whoever signed Redis's certificate (PEM). Without it, whom this machine trusts.
     #[arg(long = "store-ca", value_name = "FILE", env = "TOLLGATE_STORE_CA")]
@@ -227,12 +243,12 @@ impl Store {
     /// Which store it is. Read here and not by clap, which would show what it cannot read, password and
     /// all.
     pub(crate) fn kind(&self) -> Result<StoreKind, redis::AddressError> {
-        if self.url == "memory" {
+        if self.url.0 == "memory" {
             return Ok(StoreKind::Memory);
         }
-        let address = redis::Address::parse(&self.url)?;
+        let address = redis::Address::parse(&self.url.0)?;
         Ok(StoreKind::Redis(Box::new(match &self.password {
-            Some(password) => address.with_password(password),
+            Some(password) => address.with_password(&password.0),
             None => address,
         })))
     }

@@ -6,7 +6,7 @@ mod screen;
 use anyhow::{Context as _, anyhow};
 use arguments::{Arguments, Check, Command, Serve, StoreKind};
 use std::{
-    fs,
+    env, fs,
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
     path::PathBuf,
     process::ExitCode,
@@ -72,6 +72,11 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
+        if matches!(kind, StoreKind::Memory) && env::var_os("REDIS_URL").is_some() {
+            tracing::warn!(
+                "REDIS_URL is not read here, and states are kept in memory: set TOLLGATE_STORE to share them"
+            );
+        }
         let store = store(&kind, arguments).await?;
         // From here on a signal is heard, and not the end.
         let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;

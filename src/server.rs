@@ -77,7 +77,8 @@ pub async fn serve(
     reporter.set_serving::<grpc::Server>().await;
 
     let (doors, closed) = watch::channel(());
-    let watcher = tokio::spawn(watch_store(Arc::clone(&decider)));
+    let (over, told) = watch::channel(());
+    let watcher = tokio::spawn(watch_store(Arc::clone(&decider), told));
     let servers = async {
         tokio::try_join!(
             serve_grpc(listeners.grpc, service, health, closed.clone()),
@@ -105,7 +106,9 @@ pub async fn serve(
             })
         }
     };
-    watcher.abort();
+    drop(over);
+    // What it has to say last is short.
+    let _ = watcher.await;
     ended
 }
 
@@ -152,15 +155,24 @@ async fn serve_http(
     Ok(())
 }
 
-/// Tells the log how it stands with the store.
-async fn watch_store(decider: Arc<Decider>) {
+/// Tells the log how it stands with the store, until all is over.
+async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = Watch::default();
     let mut ticks = time::interval(WATCH);
-    loop {
-        ticks.tick().await;
-        for (level, line) in watch.tell(decider.store().condition(), clock.now()) {
+    let over = until_stopped(over);
+    tokio::pin!(over);
+    let mut is_over = false;
+    while !is_over {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = &mut over => is_over = true,
+        }
+        let (condition, now) = (decider.store().condition(), clock.now());
+        let lines =
+            if is_over { watch.tell_last(condition, now) } else { watch.tell(condition, now) };
+        for (level, line) in lines {
             match level {
                 Level::ERROR => tracing::error!(store, "{line}"),
                 Level::WARN => tracing::warn!(store, "{line}"),

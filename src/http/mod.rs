@@ -4,7 +4,7 @@ mod json;
 
 pub use json::Json;
 
-use crate::{decider::Decider, grpc::Service, rules};
+use crate::{decider::Decider, grpc::Service, rules, store::Condition};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
@@ -64,8 +64,11 @@ async fn ready(
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned())
     };
-    if let Some(reason) = decider.store().condition().down {
+    let Condition { down, refusing, .. } = decider.store().condition();
+    if let Some(reason) = down {
         let _ = writeln!(body, "the store cannot be used: {reason}");
+    } else if let Some(reason) = refusing {
+        let _ = writeln!(body, "the store refuses requests: {reason}");
     }
     (code, body)
 }

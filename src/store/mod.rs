@@ -46,6 +46,8 @@ pub enum StoreError {
 pub struct Condition {
     /// Why it cannot be used; `None` where it can.
     pub down: Option<String>,
+    /// Why it has refused requests in the last seconds; `None` where it has not.
+    pub refusing: Option<String>,
     /// What had better be changed.
     pub cautions: Vec<String>,
     /// Requests that were not decided, since it was made.
@@ -86,6 +88,7 @@ impl Store {
             }
             Self::Redis(redis) => Condition {
                 down: redis.down(),
+                refusing: redis.refusing(),
                 cautions: redis.cautions(),
                 failures: redis.failures(),
                 forgotten_live: 0,

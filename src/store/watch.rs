@@ -18,15 +18,27 @@ use tracing::Level;
 #[derive(Debug)]
 pub struct Watch {
     told: Condition,
+    changes: Lines,
+    failures: Lines,
+    forgotten: Lines,
+}
+
+/// How many lines there may be of a kind.
+#[derive(Debug)]
+struct Lines {
     limit: Limit,
-    lines: Option<State>,
+    state: Option<State>,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        // One every ten seconds; three where it was quiet before.
-        let limit = Limit::new(Rate::per(6, Unit::Minute), 3);
-        Self { told: Condition::default(), limit, lines: None }
+        Self {
+            told: Condition::default(),
+            // Lost and back, and lost and back.
+            changes: Lines::of(4),
+            failures: Lines::of(1),
+            forgotten: Lines::of(1),
+        }
     }
 }
 
@@ -41,7 +53,7 @@ impl Watch {
         }
         self.told.cautions = condition.cautions;
 
-        if condition.forgotten_live > self.told.forgotten_live && self.may_tell(now) {
+        if condition.forgotten_live > self.told.forgotten_live && self.forgotten.may_tell(now) {
             let forgotten = condition.forgotten_live - self.told.forgotten_live;
             let fix = "which start afresh: raise --max-keys";
             lines.push((
@@ -53,7 +65,7 @@ impl Watch {
 
         let failed = since(&condition.failures, &self.told.failures);
         if condition.down != self.told.down {
-            if !self.may_tell(now) {
+            if !self.changes.may_tell(now) {
                 return lines;
             }
             lines.push(match &condition.down {
@@ -66,16 +78,29 @@ impl Watch {
                 self.told.failures = condition.failures;
             }
             self.told.down = condition.down;
-        } else if condition.down.is_none() && total(&failed) > 0 && self.may_tell(now) {
+        } else if condition.down.is_none() && total(&failed) > 0 && self.failures.may_tell(now) {
             lines.push((Level::WARN, format!("the store fails{}", in_words(&failed, ":"))));
             self.told.failures = condition.failures;
         }
         lines
     }
 
+    /// What is still to tell when there is no other time for it.
+    pub fn tell_last(&mut self, condition: Condition, now: Timestamp) -> Vec<(Level, String)> {
+        *self = Self { told: std::mem::take(&mut self.told), ..Self::default() };
+        self.tell(condition, now)
+    }
+}
+
+impl Lines {
+    /// One every ten seconds, and so many at once where it was quiet before.
+    fn of(burst: u32) -> Self {
+        Self { limit: Limit::new(Rate::per(6, Unit::Minute), burst), state: None }
+    }
+
     fn may_tell(&mut self, now: Timestamp) -> bool {
-        let checked = self.limit.check(self.lines, now, Cost::Take(1));
-        self.lines = checked.state.or(self.lines);
+        let checked = self.limit.check(self.state, now, Cost::Take(1));
+        self.state = checked.state.or(self.state);
         checked.over.is_none()
     }
 }

@@ -503,6 +503,8 @@ async fn refuses(redis: &Redis, words: &str, begin: &[&[&str]], end: &[&[&str]])
         assert_eq!(ask_json(shop.server.http, "ada").await.unwrap_err(), REFUSED);
     }
     shop.until_logged(&format!("because it refused ({words}")).await;
+    let body = shop.ready().await;
+    assert!(body.starts_with(&format!("ready\nthe store refuses requests: {words}")), "{body}");
     for command in end {
         redis.ask::<()>(command).await;
     }

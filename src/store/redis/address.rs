@@ -29,7 +29,7 @@ pub struct Certificates {
 pub enum AddressError {
     /// It cannot be read.
     #[error(
-        "{0}; write redis://[user:password@]host[:port][/database], the same with rediss:// for TLS, \
+        "{0}; write memory, or redis://[user:password@]host[:port][/database], the same with rediss:// for TLS, \
          or unix:///path[?db=database]"
     )]
     Unreadable(String),
@@ -51,6 +51,10 @@ impl Address {
         // Certificates are checked, or there is no point in them.
         if url.contains('#') {
             return Err(AddressError::Unreadable("nothing may follow a `#`".to_owned()));
+        }
+        if url.contains('?') && !url.contains("unix:") {
+            let reason = "nothing may follow a `?`: the database is the path, as in redis://host/2";
+            return Err(AddressError::Unreadable(reason.to_owned()));
         }
         let info = url.into_connection_info().map_err(|error| {
             let text = error.to_string();

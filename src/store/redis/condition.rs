@@ -3,7 +3,7 @@
 use crate::store::{Failures, StoreError};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 /// Shared by the pool, which connects, and by the store, which asks.
@@ -16,7 +16,12 @@ pub(super) struct Condition {
     late: AtomicU64,
     refused: AtomicU64,
     unreadable: AtomicU64,
+    /// For how many ticks more a refusal is news.
+    refusing: AtomicU32,
 }
+
+/// Ticks for which it is.
+const NEWS: u32 = 40;
 
 #[derive(Debug, Default, Clone)]
 struct Words {
@@ -60,10 +65,23 @@ impl Condition {
             StoreError::Unreadable => &self.unreadable,
             StoreError::Refused(reason) => {
                 self.words().refusal = Some(reason.clone());
+                self.refusing.store(NEWS, Ordering::Relaxed);
                 &self.refused
             }
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Time passes.
+    pub(super) fn tick(&self) {
+        let left = self.refusing.load(Ordering::Relaxed);
+        self.refusing.store(left.saturating_sub(1), Ordering::Relaxed);
+    }
+
+    /// Why it has refused requests lately; `None` where it has not.
+    pub(super) fn refusing(&self) -> Option<String> {
+        let is_news = self.refusing.load(Ordering::Relaxed) > 0;
+        self.words().refusal.clone().filter(|_| is_news)
     }
 
     /// How many were not decided, and why.

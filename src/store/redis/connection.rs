@@ -3,7 +3,7 @@
 //! A connection carries many requests at a time: each is written as it comes, and answers come back in
 //! order. So requests that come together share a round trip, and none waits for company. It is taken
 //! from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
-//! was lost, which its reader notices by itself, and when an answer was late.
+//! was lost, which its reader notices by itself, and when it was tried in vain, which the keeper does.
 
 use super::{condition::Condition, fault, script, survey};
 use crate::key::{Key, Path};
@@ -13,6 +13,7 @@ use redis::{
     aio::{MultiplexedConnection, SendError},
 };
 use std::{
+    slice,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +22,7 @@ use std::{
 };
 use tokio::time;
 
-/// How long it may take to connect: less than a second, so that a Redis that comes back is found within
+/// How long it may take to connect, unless answers may take longer: less than a second, so that a Redis that comes back is found within
 /// one, even by an attempt that began in vain.
 pub(super) const LONGEST_CONNECT: Duration = Duration::from_millis(500);
 
@@ -52,6 +53,7 @@ pub(super) struct Manager {
     /// Tells apart what silence and a lost connection may mean.
     is_tls: bool,
     script: Arc<str>,
+    patience: Duration,
     condition: Arc<Condition>,
 }
 
@@ -64,9 +66,10 @@ impl Manager {
         client: Client,
         is_tls: bool,
         script: Arc<str>,
+        patience: Duration,
         condition: Arc<Condition>,
     ) -> Self {
-        Self { client, is_tls, script, condition }
+        Self { client, is_tls, script, patience, condition }
     }
 
     /// Opens a connection. An error says what is wrong, and what to do.
@@ -108,7 +111,16 @@ pub(super) async fn load(
 /// So whoever may not call it is told when connecting.
 async fn try_script(redis: &mut MultiplexedConnection, sha: &str) -> Result<(), RedisError> {
     let nobodys = Key::new("", &Path::of_domain(b""));
-    script::call(sha, &[nobodys], &[]).query_async::<Value>(redis).await.map(|_| ())
+    script::call(sha, slice::from_ref(&nobodys), &[]).query_async::<Value>(redis).await?;
+    // What the script will do with states. Whoever may do only half of it would leave half a request.
+    let nobodys = nobodys.as_str();
+    let mut pipe = redis::pipe();
+    pipe.cmd("GET").arg(nobodys).cmd("SET").arg(nobodys).arg("").arg("PX").arg(1);
+    match pipe.cmd("UNLINK").arg(nobodys).exec_async(redis).await {
+        Err(error) if fault::code(&error) == Some("NOPERM") => Err(error),
+        // Whatever else it has to say, it will say to whoever asks.
+        _ => Ok(()),
+    }
 }
 
 impl ManageConnection for Manager {
@@ -116,7 +128,7 @@ impl ManageConnection for Manager {
     type Error = NoConnection;
 
     async fn connect(&self) -> Result<Connection, NoConnection> {
-        let opened = time::timeout(LONGEST_CONNECT, self.open()).await;
+        let opened = time::timeout(self.patience, self.open()).await;
         let opened = opened.unwrap_or_else(|_| Err(fault::of_silence(self.is_tls).to_owned()));
         self.condition.set_down(opened.as_ref().err().cloned());
         opened.map_err(|_| NoConnection)

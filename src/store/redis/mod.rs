@@ -70,7 +70,8 @@ impl Redis {
         let condition = Arc::new(Condition::default());
         let script: Arc<str> = script::join(script::CLOCK).into();
         let (text, told) = (Arc::clone(&script), Arc::clone(&condition));
-        let manager = Manager::new(client, address.is_tls(), text, told);
+        let connect = timeout.max(LONGEST_CONNECT);
+        let manager = Manager::new(client, address.is_tls(), text, connect, told);
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -78,13 +79,15 @@ impl Redis {
             // Not a question to Redis, only whether it is known to be broken.
             .test_on_check_out(true)
             // Where no connection comes in that time, none is coming.
-            .connection_timeout(timeout.min(LONGEST_CONNECT))
+            .connection_timeout(timeout.min(connect))
             .retry_connection(false)
             .idle_timeout(None)
             .max_lifetime(None)
             .build_unchecked(manager);
         while !condition.is_down() && take(&pool, AT_ONCE).await.is_none() {}
-        let keeper = tokio::spawn(keep(pool.clone())).abort_handle();
+        let keeper =
+            tokio::spawn(keep(pool.clone(), Arc::clone(&condition), timeout.max(TRY_EVERY)));
+        let keeper = keeper.abort_handle();
         Ok(Self { address, pool, script, timeout, condition, keeper })
     }
 
@@ -96,6 +99,11 @@ impl Redis {
     /// Why it cannot be used; `None` where it can.
     pub fn down(&self) -> Option<String> {
         self.condition.down().filter(|_| self.pool.state().connections == 0)
+    }
+
+    /// Why it has refused requests in the last seconds; `None` where it has not.
+    pub fn refusing(&self) -> Option<String> {
+        self.condition.refusing()
     }
 
     /// What its operator had better change.
@@ -127,26 +135,25 @@ impl Redis {
         if self.condition.is_down() && self.pool.state().connections == 0 {
             return Err(StoreError::Unreachable);
         }
-        let mut asked = None;
+        let mut is_asked = false;
         let asking = async {
-            let connection = self.pool.get().await.map_err(|_| StoreError::Unreachable)?.clone();
-            let connection = asked.insert(connection);
-            let reply = self.call(connection, keys, checks).await;
-            reply.map_err(|error| failure(connection, &error))
+            let taken = self.pool.get().await.map_err(|_| StoreError::Unreachable)?;
+            let mut connection = taken.clone();
+            // Whoever comes next need not wait for this one's answer.
+            drop(taken);
+            is_asked = true;
+            let reply = self.call(&mut connection, keys, checks).await;
+            reply.map_err(|error| failure(&connection, &error))
         };
         let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
-            Err(asked.as_ref().map_or(StoreError::Unreachable, |connection| {
-                connection.set_broken();
-                StoreError::Late
-            }))
+            // A late answer is thrown away when it comes, and nobody else's. Whether another will come is for
+            // the keeper to find out: to give the connection up for one that is late would fail all those
+            // behind it, who then wait for a new one.
+            Err(if is_asked { StoreError::Late } else { StoreError::Unreachable })
         });
         match script::answer(&reply?, checks) {
             Some(Answer::Decided(outcomes)) => Ok(outcomes),
-            Some(Answer::Deleted(slot)) => {
-                let key = keys.get(slot).map(Key::as_str);
-                tracing::debug!(key, "deleted a key that held no state of ours");
-                Err(StoreError::Unreadable)
-            }
+            Some(Answer::Deleted(_)) => Err(StoreError::Unreadable),
             None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
         }
     }
@@ -184,17 +191,18 @@ fn failure(connection: &Connection, error: &RedisError) -> StoreError {
 }
 
 /// Tries connections now and then, and has the pool replace those that do not work.
-async fn keep(pool: Pool<Manager>) {
+async fn keep(pool: Pool<Manager>, condition: Arc<Condition>, patience: Duration) {
     let mut ticks = time::interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        condition.tick();
         let mut tried = JoinSet::new();
         for _ in 0..CONNECTIONS {
             // To take one is to have broken ones replaced. Where there is none, trying again helps more
             // than waiting does.
             if let Some(connection) = take(&pool, TRY_EVERY).await {
-                tried.spawn(try_out(connection));
+                tried.spawn(try_out(connection, patience));
             }
         }
         tried.join_all().await;
@@ -207,9 +215,9 @@ async fn take(pool: &Pool<Manager>, patience: Duration) -> Option<Connection> {
     Some(taken.clone())
 }
 
-async fn try_out(mut connection: Connection) {
+async fn try_out(mut connection: Connection, patience: Duration) {
     let ping = redis::cmd("PING");
-    let answered = time::timeout(TRY_EVERY, ping.query_async::<Value>(&mut connection.redis)).await;
+    let answered = time::timeout(patience, ping.query_async::<Value>(&mut connection.redis)).await;
     // That it may not be asked this is an answer, too.
     let is_alive =
         answered.is_ok_and(|answer| answer.err().is_none_or(|error| error.code().is_some()));
