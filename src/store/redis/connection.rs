@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::time;
 
-/// How long it may take to connect, unless answers may take longer: less than a second, so that a Redis that comes back is found within
+/// How long it may take to connect: less than a second, so that a Redis that comes back is found within
 /// one, even by an attempt that began in vain.
 pub(super) const LONGEST_CONNECT: Duration = Duration::from_millis(500);
 
@@ -53,7 +53,6 @@ pub(super) struct Manager {
     /// Tells apart what silence and a lost connection may mean.
     is_tls: bool,
     script: Arc<str>,
-    patience: Duration,
     condition: Arc<Condition>,
 }
 
@@ -66,10 +65,9 @@ impl Manager {
         client: Client,
         is_tls: bool,
         script: Arc<str>,
-        patience: Duration,
         condition: Arc<Condition>,
     ) -> Self {
-        Self { client, is_tls, script, patience, condition }
+        Self { client, is_tls, script, condition }
     }
 
     /// Opens a connection. An error says what is wrong, and what to do.
@@ -128,7 +126,7 @@ impl ManageConnection for Manager {
     type Error = NoConnection;
 
     async fn connect(&self) -> Result<Connection, NoConnection> {
-        let opened = time::timeout(self.patience, self.open()).await;
+        let opened = time::timeout(LONGEST_CONNECT, self.open()).await;
         let opened = opened.unwrap_or_else(|_| Err(fault::of_silence(self.is_tls).to_owned()));
         self.condition.set_down(opened.as_ref().err().cloned());
         opened.map_err(|_| NoConnection)

@@ -70,8 +70,7 @@ impl Redis {
         let condition = Arc::new(Condition::default());
         let script: Arc<str> = script::join(script::CLOCK).into();
         let (text, told) = (Arc::clone(&script), Arc::clone(&condition));
-        let connect = timeout.max(LONGEST_CONNECT);
-        let manager = Manager::new(client, address.is_tls(), text, connect, told);
+        let manager = Manager::new(client, address.is_tls(), text, told);
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -79,14 +78,13 @@ impl Redis {
             // Not a question to Redis, only whether it is known to be broken.
             .test_on_check_out(true)
             // Where no connection comes in that time, none is coming.
-            .connection_timeout(timeout.min(connect))
+            .connection_timeout(timeout.min(LONGEST_CONNECT))
             .retry_connection(false)
             .idle_timeout(None)
             .max_lifetime(None)
             .build_unchecked(manager);
         while !condition.is_down() && take(&pool, AT_ONCE).await.is_none() {}
-        let keeper =
-            tokio::spawn(keep(pool.clone(), Arc::clone(&condition), timeout.max(TRY_EVERY)));
+        let keeper = tokio::spawn(keep(pool.clone(), Arc::clone(&condition)));
         let keeper = keeper.abort_handle();
         Ok(Self { address, pool, script, timeout, condition, keeper })
     }
@@ -191,7 +189,7 @@ fn failure(connection: &Connection, error: &RedisError) -> StoreError {
 }
 
 /// Tries connections now and then, and has the pool replace those that do not work.
-async fn keep(pool: Pool<Manager>, condition: Arc<Condition>, patience: Duration) {
+async fn keep(pool: Pool<Manager>, condition: Arc<Condition>) {
     let mut ticks = time::interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -202,7 +200,7 @@ async fn keep(pool: Pool<Manager>, condition: Arc<Condition>, patience: Duration
             // To take one is to have broken ones replaced. Where there is none, trying again helps more
             // than waiting does.
             if let Some(connection) = take(&pool, TRY_EVERY).await {
-                tried.spawn(try_out(connection, patience));
+                tried.spawn(try_out(connection));
             }
         }
         tried.join_all().await;
@@ -215,9 +213,9 @@ async fn take(pool: &Pool<Manager>, patience: Duration) -> Option<Connection> {
     Some(taken.clone())
 }
 
-async fn try_out(mut connection: Connection, patience: Duration) {
+async fn try_out(mut connection: Connection) {
     let ping = redis::cmd("PING");
-    let answered = time::timeout(patience, ping.query_async::<Value>(&mut connection.redis)).await;
+    let answered = time::timeout(TRY_EVERY, ping.query_async::<Value>(&mut connection.redis)).await;
     // That it may not be asked this is an answer, too.
     let is_alive =
         answered.is_ok_and(|answer| answer.err().is_none_or(|error| error.code().is_some()));
