@@ -5,7 +5,7 @@ use crate::{
     decider::Decider,
     grpc::{self, DESCRIPTORS, Headers, Service},
     http::{self, Json, Readiness},
-    store::Watch,
+    telemetry::Watch,
 };
 use axum::{Router, serve::ListenerExt};
 use std::{future::Future, sync::Arc, time::Duration};

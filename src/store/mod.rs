@@ -3,11 +3,9 @@
 
 mod memory;
 pub mod redis;
-mod watch;
 
 pub use memory::Memory;
 pub use redis::Redis;
-pub use watch::Watch;
 
 use crate::{
     clock::Timestamp,

@@ -1,5 +1,9 @@
 //! What the process says of itself.
 
+mod watch;
+
+pub use watch::Watch;
+
 use std::io::{IsTerminal as _, stderr};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 

@@ -98,10 +98,7 @@ fn when_lost(is_broken: Arc<AtomicBool>) -> impl Fn(PushInfo) -> Result<(), Send
 }
 
 /// Has Redis keep the script. Returns what Redis calls it.
-pub(super) async fn load(
-    redis: &mut MultiplexedConnection,
-    script: &str,
-) -> Result<String, RedisError> {
+async fn load(redis: &mut MultiplexedConnection, script: &str) -> Result<String, RedisError> {
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(redis).await
 }
 

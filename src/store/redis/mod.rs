@@ -83,7 +83,7 @@ impl Redis {
             .idle_timeout(None)
             .max_lifetime(None)
             .build_unchecked(manager);
-        while !condition.is_down() && take(&pool, AT_ONCE).await.is_none() {}
+        while !condition.is_down() && !is_there(&pool).await {}
         let keeper = tokio::spawn(keep(pool.clone(), Arc::clone(&condition)));
         let keeper = keeper.abort_handle();
         Ok(Self { address, pool, script, timeout, condition, keeper })
@@ -96,7 +96,12 @@ impl Redis {
 
     /// Why it cannot be used; `None` where it can.
     pub fn down(&self) -> Option<String> {
-        self.condition.down().filter(|_| self.pool.state().connections == 0)
+        self.condition.down().filter(|_| self.is_down())
+    }
+
+    /// Whether there is no connection, and the last attempt to have one failed.
+    fn is_down(&self) -> bool {
+        self.condition.is_down() && self.pool.state().connections == 0
     }
 
     /// Why it has refused requests in the last seconds; `None` where it has not.
@@ -130,23 +135,20 @@ impl Redis {
 
     async fn ask(&self, keys: &[Key], checks: &[Check]) -> Result<Vec<Outcome>, StoreError> {
         // Whoever waited for a connection now would wait in vain.
-        if self.condition.is_down() && self.pool.state().connections == 0 {
+        if self.is_down() {
             return Err(StoreError::Unreachable);
         }
         let mut is_asked = false;
         let asking = async {
-            let taken = self.pool.get().await.map_err(|_| StoreError::Unreachable)?;
-            let mut connection = taken.clone();
-            // Whoever comes next need not wait for this one's answer.
-            drop(taken);
+            let mut connection = take(&self.pool).await.ok_or(StoreError::Unreachable)?;
             is_asked = true;
             let reply = self.call(&mut connection, keys, checks).await;
             reply.map_err(|error| failure(&connection, &error))
         };
         let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
-            // A late answer is thrown away when it comes, and nobody else's. Whether another will come is for
-            // the keeper to find out: to give the connection up for one that is late would fail all those
-            // behind it, who then wait for a new one.
+            // A late answer is thrown away when it comes, and nobody else's. Whether another will come
+            // is for the keeper to find out: to give the connection up for one that is late would fail
+            // all those behind it, who then wait for a new one.
             Err(if is_asked { StoreError::Late } else { StoreError::Unreachable })
         });
         match script::answer(&reply?, checks) {
@@ -199,7 +201,7 @@ async fn keep(pool: Pool<Manager>, condition: Arc<Condition>) {
         for _ in 0..CONNECTIONS {
             // To take one is to have broken ones replaced. Where there is none, trying again helps more
             // than waiting does.
-            if let Some(connection) = take(&pool, TRY_EVERY).await {
+            if let Ok(Some(connection)) = time::timeout(TRY_EVERY, take(&pool)).await {
                 tried.spawn(try_out(connection));
             }
         }
@@ -207,10 +209,14 @@ async fn keep(pool: Pool<Manager>, condition: Arc<Condition>) {
     }
 }
 
-/// A connection, if there is one before long.
-async fn take(pool: &Pool<Manager>, patience: Duration) -> Option<Connection> {
-    let taken = time::timeout(patience, pool.get()).await.ok()?.ok()?;
-    Some(taken.clone())
+/// A connection, which others may take as well; `None` where none comes.
+async fn take(pool: &Pool<Manager>) -> Option<Connection> {
+    pool.get().await.ok().map(|taken| taken.clone())
+}
+
+/// Whether there is a connection.
+async fn is_there(pool: &Pool<Manager>) -> bool {
+    time::timeout(AT_ONCE, take(pool)).await.is_ok_and(|taken| taken.is_some())
 }
 
 async fn try_out(mut connection: Connection) {

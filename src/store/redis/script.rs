@@ -43,7 +43,7 @@ fn call_by(command: &str, script: &str, keys: &[Key], checks: &[Check]) -> Cmd {
 
 /// What the script is told of checks: a row of numbers for each.
 #[expect(clippy::cast_precision_loss, reason = "slots are few, and amounts are cut to 2^53")]
-pub fn arguments(checks: &[Check]) -> Vec<u8> {
+fn arguments(checks: &[Check]) -> Vec<u8> {
     let mut numbers = Vec::with_capacity(10 * checks.len());
     for check in checks {
         let (cost, amount) = match check.cost {
@@ -80,7 +80,7 @@ pub fn answer(reply: &Value, checks: &[Check]) -> Option<Answer> {
             let outcomes = outcomes.chunks_exact(3).map(outcome).collect::<Option<_>>();
             outcomes.map(Answer::Decided)
         }
-        [slot] => usize::try_from(slot - 1).ok().map(Answer::Deleted),
+        [slot] => Some(Answer::Deleted(usize::try_from(*slot).ok()?.checked_sub(1)?)),
         _ => None,
     }
 }

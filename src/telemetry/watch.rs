@@ -5,10 +5,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Condition, Failures};
 use crate::{
     clock::Timestamp,
     limiter::{Cost, token_bucket},
+    store::{Condition, Failures},
     unit::Unit,
 };
 use token_bucket::{Limit, Rate, State};
@@ -43,7 +43,8 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// What to tell now: lines, and how bad they are. What does not fit the limit is told later, if it still holds then.
+    /// What to tell now: lines, and how bad they are. What does not fit the limit is told later, if it
+    /// still holds then.
     pub fn tell(&mut self, condition: Condition, now: Timestamp) -> Vec<(Level, String)> {
         let mut lines = Vec::new();
         for caution in &condition.cautions {
