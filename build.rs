@@ -6,12 +6,18 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 /// Text on paper, bytes on the wire: Envoy forwards whatever a caller put into a header, and a strict
 /// `string` would turn a stray byte into an error, which Envoy treats as permission.
-const READ_AS_BYTES: &[(&str, &str)] =
-    &[("RateLimitRequest", "domain"), ("Entry", "key"), ("Entry", "value")];
+const READ_AS_BYTES: &[(&str, &str)] = &[
+    ("RateLimitRequest", "domain"),
+    ("AcquireRequest", "domain"),
+    ("RenewRequest", "domain"),
+    ("Entry", "key"),
+    ("Entry", "value"),
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let mut descriptors = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], ["proto"])?;
+    let services = ["envoy/service/ratelimit/v3/rls.proto", "tollgate/v1/lease_service.proto"];
+    let mut descriptors = protox::compile(services, ["proto"])?;
 
     // Reflection and JSON speak the published form.
     let out_dir = PathBuf::from(env::var("OUT_DIR")?);

@@ -2,30 +2,46 @@
 -- writes everything. It is `settle` of src/verdict.rs in Lua, name by name; why it is so is told there.
 --
 -- KEYS[n]  The states that the request is about, no key twice. A check names its state by the place of
---          its key, its slot.
+--          its key, its slot. Where it takes a lease, the last key is that of the lease's record.
 -- ARGV[1]  The checks, each a row of little-endian doubles:
 --            slot
---            limiter  which of `limiters`
+--            limiter  which of `makers`
 --            cost     0 takes, 1 peeks, 2 gives back
 --            amount   so much, at most 2^53
 --            mode     0, plus 1 in shadow mode, plus 2 in quota mode
 --          and what the limiter's `limit` reads.
+-- ARGV[2]  The lease, as lua/lease/record.lua says; empty where it takes none.
 --
--- The reply is whole numbers: 0, then for each check
+-- The reply is whole numbers: 0, then
+--            leased      microseconds until the lease's deadline; 0 where there is none, -1 where its id is
+--                        held for another request
+-- then for each check
 --            over        microseconds until it would pass; 0 where it does, -1 where it never will
 --            remaining
 --            full_in_us
 -- or, where a key held what is no state of its limiter, the slot of that key alone: then the key has
 -- been deleted, so that it is in nobody's way any more, and nothing else written.
 
-local limiters = { token_bucket }
+local makers = { token_bucket, concurrency, fleet }
+local limiters = {}
 local REFUND = 2
--- How much longer than its state means anything a key is kept, in milliseconds.
-local MARGIN_MS = 1000
+local CONFLICT = -1
 
 local now = now_us()
 -- By place: the checks. By slot: its checks; its state as it is stored, and the string; what it has become.
 local checks, sharers, before, texts, states = {}, {}, {}, {}, {}
+-- The lease, its record, and what that was; nil where it takes none.
+local taking, entries, entries_text, leases
+
+-- Limiters are made when they are first met: to make them all would cost every request.
+local function limiter_of(number)
+  local limiter = limiters[number]
+  if not limiter then
+    limiter = makers[number]()
+    limiters[number] = limiter
+  end
+  return limiter
+end
 
 -- Reads all checks and all states. Returns the slot of a key that holds no state, if there is one.
 local function read(arguments)
@@ -33,7 +49,7 @@ local function read(arguments)
   while at <= #arguments do
     local slot, limiter, cost, amount, mode, limit
     slot, limiter, cost, amount, mode, at = struct.unpack('<ddddd', arguments, at)
-    limiter = limiters[limiter]
+    limiter = limiter_of(limiter)
     limit, at = limiter.limit(arguments, at)
     local check =
       { slot = slot, limiter = limiter, limit = limit, cost = cost, amount = amount, mode = mode }
@@ -42,14 +58,30 @@ local function read(arguments)
       sharers[slot][#sharers[slot] + 1] = check
     else
       sharers[slot] = { check }
-      local state, text = limiter.read(KEYS[slot])
+      local text = get(KEYS[slot])
+      local state = text and limiter.read(text)
       if text and not state then
         return slot
       end
-      before[slot] = state and limiter.pulled_back(state, now)
+      before[slot] = state and limiter.pulled_back(limit, state, now)
       texts[slot] = text
     end
   end
+end
+
+-- The same of the lease and its record.
+local function read_lease(arguments)
+  if #arguments == 0 then
+    return
+  end
+  leases = record()
+  taking = leases.read_taking(arguments)
+  entries_text = get(KEYS[taking.slot])
+  local stored = entries_text and leases.read(entries_text)
+  if entries_text and not stored then
+    return taking.slot
+  end
+  entries = leases.current(stored, now)
 end
 
 local function check_one(check)
@@ -66,25 +98,23 @@ local function left(check)
   return check.limiter.left(check.limit, states[check.slot] or before[check.slot], now)
 end
 
--- Runs every check in order, on states that change as they go. Returns the reply so far.
-local function run()
-  local reply = { 0 }
+-- Runs every check in order, on states that change as they go. Fills in the reply.
+local function run(reply)
   for place, check in ipairs(checks) do
     local over = check_one(check)
     local remaining, full_in_us = left(check)
     if over ~= 0 then
       remaining = 0
     end
-    reply[3 * place - 1], reply[3 * place], reply[3 * place + 1] = over, remaining, full_in_us
+    reply[3 * place], reply[3 * place + 1], reply[3 * place + 2] = over, remaining, full_in_us
   end
-  return reply
 end
 
 -- Whether anybody refuses: the one rule for verdicts.
 local function is_refused(reply)
   local quota_over, quota_passes = false, false
   for place, check in ipairs(checks) do
-    local is_over = reply[3 * place - 1] ~= 0 and check.mode % 2 == 0
+    local is_over = reply[3 * place] ~= 0 and check.mode % 2 == 0
     if check.cost == REFUND then
       -- Giving back says nothing about what is left.
     elseif check.mode < 2 then
@@ -109,14 +139,46 @@ local function refuse(reply)
     end
   end
   for place, check in ipairs(checks) do
-    if reply[3 * place - 1] == 0 then
-      reply[3 * place], reply[3 * place + 1] = left(check)
+    if reply[3 * place] == 0 then
+      reply[3 * place + 1], reply[3 * place + 2] = left(check)
     end
   end
 end
 
+-- What the checks that passed have taken.
+local function holds(reply)
+  local holds = {}
+  for place, check in ipairs(checks) do
+    if check.limiter.slots and reply[3 * place] == 0 then
+      local critical, others = check.limiter.slots(check.limit, check.cost, check.amount)
+      if critical then
+        local since = states[check.slot].since
+        holds[#holds + 1] =
+          { since = since, critical = critical, others = others, key = KEYS[check.slot] }
+      end
+    end
+  end
+  return holds
+end
+
+-- Takes the lease.
+local function lease(reply, found, refused)
+  if found == 'early' then
+    for _, check in ipairs(checks) do
+      if check.limiter.slots then
+        states[check.slot] = nil
+      end
+    end
+    leases.take_early(entries)
+  elseif refused then
+    leases.take_nothing(entries, taking, now)
+  else
+    entries, reply[2] = leases.take(entries, taking, holds(reply), now)
+  end
+end
+
 -- Stores what has changed, for as long as any limit of the request tells it from a state never used.
-local function write(slot, key)
+local function write(slot)
   local state = states[slot] or before[slot]
   if not state then
     return
@@ -126,27 +188,49 @@ local function write(slot, key)
     text = text or check.limiter.write(state)
     fresh_at = math.max(fresh_at, check.limiter.fresh_at(check.limit, state))
   end
-  if text == texts[slot] then
-    return
-  end
-  if fresh_at > 0 then
-    local ttl_ms = math.max(math.ceil((fresh_at - now) / 1000), 0) + MARGIN_MS
-    redis.call('SET', key, text, 'PX', string.format('%.0f', ttl_ms))
-  elseif texts[slot] then
-    redis.call('UNLINK', key)
+  if text ~= texts[slot] then
+    keep(KEYS[slot], text, fresh_at, texts[slot], now)
   end
 end
 
-local unreadable = read(ARGV[1])
+-- Decides, and fills in the reply.
+local function settle(reply)
+  local found, deadline
+  if taking then
+    found, deadline = leases.find(entries, taking, now)
+  end
+  if found == 'same' or found == 'other' then
+    -- It was decided before.
+    reply[2] = deadline and deadline - now or CONFLICT
+    for place, check in ipairs(checks) do
+      reply[3 * place], reply[3 * place + 1], reply[3 * place + 2] = 0, left(check)
+    end
+    return
+  end
+  run(reply)
+  local refused = is_refused(reply)
+  if refused then
+    refuse(reply)
+  end
+  if taking then
+    lease(reply, found, refused)
+  end
+  for slot in pairs(sharers) do
+    write(slot)
+  end
+  if taking then
+    local text = leases.write(entries)
+    if text ~= (entries_text or '') then
+      keep(KEYS[taking.slot], text, leases.fresh_at(entries), entries_text, now)
+    end
+  end
+end
+
+local unreadable = read(ARGV[1]) or read_lease(ARGV[2])
 if unreadable then
   redis.call('UNLINK', KEYS[unreadable])
   return { unreadable }
 end
-local reply = run()
-if is_refused(reply) then
-  refuse(reply)
-end
-for slot, key in ipairs(KEYS) do
-  write(slot, key)
-end
+local reply = { 0, 0 }
+settle(reply)
 return reply

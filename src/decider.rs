@@ -1,17 +1,30 @@
 //! One request, one decision: the clock once, the rules, the store once, the fold.
+//!
+//! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
+//! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
 
 mod fold;
+mod lease;
+mod pending;
+mod taken;
 #[cfg(test)]
 mod tests;
 
+pub use lease::{Acquire, NotAcquired, Renewal};
+pub use taken::Taken;
+
 use crate::{
     clock::Clock,
-    decision::Decision,
+    decision::{Decision, Lease},
+    lease::{By, LeaseId, Leased},
     request::Request,
-    rules::Rules,
+    rules::{Resolution, Rules},
     store::{Store, StoreError},
     verdict::Verdict,
 };
+use bytes::Bytes;
+use pending::Pending;
+use std::sync::Arc;
 
 /// How a whole process decides, beside what its rules say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,12 +44,13 @@ pub struct Decider {
     store: Store,
     clock: Clock,
     modes: Modes,
+    pending: Pending,
 }
 
 impl Decider {
     /// A decider over these rules, with states kept in this store.
-    pub const fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Self {
-        Self { rules, store, clock, modes }
+    pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
+        Arc::new(Self { rules, store, clock, modes, pending: Pending::default() })
     }
 
     /// The rules in force.
@@ -54,24 +68,100 @@ impl Decider {
         &self.store
     }
 
-    /// Decides a request.
+    /// Decides a request, and releases what it releases. What it took for it comes along, and is given back
+    /// unless it is kept: whoever has answered keeps it.
     ///
     /// # Errors
     ///
     /// Where the store did not decide.
-    pub async fn decide(&self, request: &Request) -> Result<Decision, StoreError> {
-        let now = self.clock.now();
-        let resolution = self.rules.resolve(request, self.modes.quota);
-        let verdict = match self.store.decide(now, &resolution.keys, &resolution.checks).await {
-            Ok(verdict) => verdict,
-            Err(error) => on_store_failure(error)?,
-        };
-        let mut decision = fold::fold(&resolution, &verdict, self.modes.shadow);
-        if self.modes.metadata {
-            decision.metadata = fold::metadata(&resolution, &decision.statuses);
+    pub async fn decide(
+        self: &Arc<Self>,
+        request: &Request,
+    ) -> Result<(Decision, Option<Taken>), StoreError> {
+        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        self.release_all(&resolution.releases).await;
+        let named = self.take_under(&mut resolution)?;
+        let (verdict, taken) = self.ask(&resolution, named.as_ref().map(|(id, _)| id)).await?;
+        let mut decision = self.fold(&resolution, &verdict);
+        if let (Some((id, name)), Leased::For { left_us }) = (named, verdict.leased) {
+            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
         }
-        Ok(decision)
+        Ok((decision, taken))
     }
+
+    /// The lease under which a request takes what it takes, and what Envoy is to call it; `None` where it
+    /// takes nothing.
+    fn take_under(
+        &self,
+        resolution: &mut Resolution<'_>,
+    ) -> Result<Option<(LeaseId, Bytes)>, StoreError> {
+        if let Some((id, name)) = resolution.carried.clone() {
+            resolution.question.take_under(&id, By::Request, None, None);
+            return Ok(Some((id, name)));
+        }
+        if !resolution.question.takes_slots() {
+            return Ok(None);
+        }
+        let id = draw()?;
+        resolution.question.take_under(&id, By::Server, None, None);
+        let name = Bytes::copy_from_slice(id.as_str().as_bytes());
+        Ok(Some((id, name)))
+    }
+
+    /// Asks the store. What it took is given back unless it is kept, also where nobody waits for the answer
+    /// any more.
+    async fn ask(
+        self: &Arc<Self>,
+        resolution: &Resolution<'_>,
+        id: Option<&LeaseId>,
+    ) -> Result<(Verdict, Option<Taken>), StoreError> {
+        let mut taken = id.map(|id| Taken::new(self, id));
+        let decided = self.store.decide(self.clock.now(), &resolution.question).await;
+        let is_taken = match &decided {
+            Ok(verdict) => matches!(verdict.leased, Leased::For { .. }),
+            Err(error) => error.may_be_done(),
+        };
+        if !is_taken && let Some(taken) = taken.take() {
+            taken.keep();
+        }
+        match decided {
+            Ok(verdict) => Ok((verdict, taken)),
+            Err(error) => Ok((on_store_failure(error)?, None)),
+        }
+    }
+
+    fn fold(&self, resolution: &Resolution<'_>, verdict: &Verdict) -> Decision {
+        let mut decision = fold::fold(resolution, verdict, self.modes.shadow);
+        if self.modes.metadata {
+            decision.metadata = fold::metadata(resolution, &decision.statuses);
+        }
+        decision
+    }
+
+    fn lease(
+        &self,
+        request: &Request,
+        resolution: &Resolution<'_>,
+        id: LeaseId,
+        name: Bytes,
+        left_us: u64,
+    ) -> Lease {
+        let key = self.rules.lease_key(&request.domain).to_owned();
+        let mut headers: Vec<String> = Vec::new();
+        let rules = resolution.rules.iter().flatten();
+        for header in rules.filter_map(|placed| placed.rule.lease_header.as_ref()) {
+            if !headers.contains(header) {
+                headers.push(header.clone());
+            }
+        }
+        Lease { id, name, key, left_us, headers }
+    }
+}
+
+fn draw() -> Result<LeaseId, StoreError> {
+    LeaseId::draw().map_err(|error| {
+        StoreError::Refused(format!("the operating system has no random numbers: {error}"))
+    })
 }
 
 /// The one place that says what to answer when the store did not decide: that it did not, whatever the

@@ -1,7 +1,8 @@
 //! The answer: whether a request may pass, what became of each descriptor, and what a refused caller is
 //! told.
 
-use crate::unit::Unit;
+use crate::{lease::LeaseId, unit::Unit};
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 /// The answer to a request.
@@ -16,8 +17,25 @@ pub struct Decision {
     pub enforced_over: Option<Status>,
     /// What to tell a refused caller; `None` where the request may pass.
     pub refused: Option<Refused>,
+    /// What the request holds from now on.
+    pub lease: Option<Lease>,
     /// Facts from the rules of the descriptors that are under their limits.
     pub metadata: Map<String, Value>,
+}
+
+/// What a request holds while it is in flight.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// By which it is renewed and released.
+    pub id: LeaseId,
+    /// The name that the request carries for it; the id's own text where it carries none.
+    pub name: Bytes,
+    /// What names are called in the request's domain.
+    pub key: String,
+    /// How long it is held unless it is renewed, in microseconds.
+    pub left_us: u64,
+    /// The request headers in which the upstream is told.
+    pub headers: Vec<String>,
 }
 
 /// Under or over.
@@ -61,4 +79,9 @@ pub struct Refused {
     pub retry_after_s: Option<u64>,
     /// The text.
     pub message: String,
+    /// The name of the first limit that refuses, where it has one.
+    pub limit_name: Option<String>,
+    /// Whether that limit sheds load: it is not this caller who asks for too much, but the service that is
+    /// short of room.
+    pub sheds_load: bool,
 }

@@ -8,6 +8,8 @@
 //! edge:path=/api/*               a rule with a wildcard
 //!
 //! tg1:token_bucket:edge:plan=free:user=alice#daily      the state of one user's limit
+//! tg1:fleet:edge#api             what is in flight in the pool `api` of the domain `edge`
+//! tg1:lease:lease-5e0f1c…        the record of a lease
 //! ```
 //!
 //! Bytes that mean something in the grammar, and those that are not printable ASCII, are written as
@@ -22,6 +24,9 @@ use std::fmt::Write as _;
 
 /// Version of the grammar of state keys. It changes whenever a key's meaning does.
 const VERSION: &str = "tg1";
+
+/// What the keys of leases' records have in the place of a limiter.
+const LEASE: &str = "lease";
 
 /// The longest path that stands in a key as it is, in bytes. Beyond that a key holds a SHA-256 of it:
 /// a caller may send 50 KB, and gets a state of his own all the same.
@@ -44,6 +49,21 @@ impl Key {
             }
             key.into()
         })
+    }
+
+    /// The key of a lease's record, by the text of its id.
+    pub fn of_lease(text: &str) -> Self {
+        Self(format!("{VERSION}:{LEASE}:{text}").into())
+    }
+
+    /// The text of the lease's id, where it is the key of a lease's record.
+    pub fn lease(&self) -> Option<&str> {
+        self.0.strip_prefix(VERSION)?.strip_prefix(':')?.strip_prefix(LEASE)?.strip_prefix(':')
+    }
+
+    /// A key as a store wrote it down.
+    pub fn read(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// The key as text: printable ASCII, without spaces.
@@ -86,6 +106,11 @@ impl Path {
         self.push_escaped(pattern, b"*");
     }
 
+    /// Whether these bytes stand in a path as they are.
+    pub fn is_plain(bytes: &[u8]) -> bool {
+        bytes.iter().all(|&byte| byte.is_ascii_graphic() && !is_special(byte))
+    }
+
     /// Appends the name of one among several limits.
     pub fn push_name(&mut self, name: &str) {
         self.text.push('#');
@@ -110,8 +135,7 @@ impl Path {
     fn push_escaped(&mut self, bytes: &[u8], keep: &[u8]) {
         self.text.reserve(bytes.len());
         for &byte in bytes {
-            let special = matches!(byte, b'%' | b':' | b'=' | b'#' | b'*' | b'~');
-            if byte.is_ascii_graphic() && (!special || keep.contains(&byte)) {
+            if byte.is_ascii_graphic() && (!is_special(byte) || keep.contains(&byte)) {
                 self.text.push(char::from(byte));
             } else {
                 self.push_byte(byte);
@@ -122,4 +146,9 @@ impl Path {
     fn push_byte(&mut self, byte: u8) {
         let _ = write!(self.text, "%{byte:02X}");
     }
+}
+
+/// Whether a byte means something in the grammar.
+const fn is_special(byte: u8) -> bool {
+    matches!(byte, b'%' | b':' | b'=' | b'#' | b'*' | b'~')
 }

@@ -10,7 +10,6 @@ use std::{
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
     path::PathBuf,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -88,7 +87,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         });
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
-        server::serve(listeners, Arc::new(decider), headers, leave, stop).await?;
+        server::serve(listeners, decider, headers, leave, stop).await?;
         Ok(())
     })
 }

@@ -3,7 +3,7 @@
 use crate::{
     clock::Clock,
     decider::Decider,
-    grpc::{self, DESCRIPTORS, Headers, Service},
+    grpc::{self, DESCRIPTORS, Headers, Leases, Service},
     http::{self, Json, Readiness},
     telemetry::Watch,
 };
@@ -22,6 +22,13 @@ use tracing::Level;
 /// looked at. Envoy cancels what is late, so after any pause many come at once; a server that ends the
 /// connection over them lets all others on it pass.
 const MOST_STREAMS: u32 = 4096;
+
+/// How often a connection on which nothing comes is asked whether there is still somebody, and how long it
+/// may take to say so.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// How long releases may take that are still to be made at the end.
+const LAST_RELEASES: Duration = Duration::from_secs(1);
 
 /// How long requests in flight may take once the doors are closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -75,13 +82,15 @@ pub async fn serve(
     let admin = http::admin(Arc::clone(&decider));
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<grpc::Server>().await;
+    reporter.set_serving::<grpc::LeaseServer>().await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), told));
+    let leases = Leases::new(Arc::clone(&decider), closed.clone());
     let servers = async {
         tokio::try_join!(
-            serve_grpc(listeners.grpc, service, health, closed.clone()),
+            serve_grpc(listeners.grpc, (service, leases), health, closed.clone()),
             serve_http(listeners.http, public, closed.clone()),
             serve_http(listeners.admin, admin, closed),
         )
@@ -94,6 +103,7 @@ pub async fn serve(
         readiness.drain();
         reporter.set_service_status("", ServingStatus::NotServing).await;
         reporter.set_not_serving::<grpc::Server>().await;
+        reporter.set_not_serving::<grpc::LeaseServer>().await;
         stop.await;
     };
     let ended = tokio::select! {
@@ -106,6 +116,7 @@ pub async fn serve(
             })
         }
     };
+    decider.finish_releases(LAST_RELEASES).await;
     drop(over);
     // What it has to say last is short.
     let _ = watcher.await;
@@ -119,7 +130,7 @@ async fn until_stopped(mut stopped: watch::Receiver<()>) {
 
 async fn serve_grpc(
     listener: TcpListener,
-    service: Service,
+    (service, leases): (Service, Leases),
     health: HealthServer<impl Health>,
     stopped: watch::Receiver<()>,
 ) -> Result<(), ServeError> {
@@ -132,8 +143,13 @@ async fn serve_grpc(
     tonic::transport::Server::builder()
         .max_concurrent_streams(MOST_STREAMS)
         .http2_max_pending_accept_reset_streams(Some(MOST_STREAMS as usize))
+        // A worker whose machine is gone says nothing: what it holds is released.
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
         .layer(MapResponseLayer::new(grpc::name_too_large))
+        .layer(MapResponseLayer::new(grpc::keep_when_told))
         .add_service(service.into_server())
+        .add_service(leases.into_server())
         .add_service(health)
         .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
         .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?)

@@ -17,8 +17,48 @@ mod tests;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Cost, Limit, State, Wait},
+    key::Key,
+    lease::{By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term},
+    limiter::{Checked, Cost, Limit, State, Wait},
 };
+
+/// What a request asks of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Question {
+    /// The states that it is about, none twice; last the record of its lease, where it takes one.
+    pub keys: Vec<Key>,
+    /// The limits to check, in order.
+    pub checks: Vec<Check>,
+    /// The lease under which it takes what it takes; there wherever a check takes slots.
+    pub taking: Option<Taking>,
+}
+
+impl Question {
+    /// Whether it takes slots, if it is admitted.
+    pub fn takes_slots(&self) -> bool {
+        self.checks.iter().any(|check| check.limit.slots(check.cost).is_some())
+    }
+
+    /// Has it take what it takes under a lease, which lasts as long as every limit allows whose slots it
+    /// takes, and no longer than `term`.
+    pub fn take_under(
+        &mut self,
+        id: &LeaseId,
+        by: By,
+        term: Option<Term>,
+        fingerprint: Option<Fingerprint>,
+    ) {
+        let slot = self.keys.len();
+        self.keys.push(id.key().clone());
+        let takes = |check: &&mut Check| check.limit.slots(check.cost).is_some();
+        let terms = self.checks.iter_mut().filter(takes).filter_map(|check| check.limit.term());
+        let term = terms.chain(term).min().unwrap_or_default();
+        for check in self.checks.iter_mut().filter(takes) {
+            check.limit = check.limit.with_term(term);
+        }
+        self.taking = Some(Taking { slot, by, term, fingerprint });
+    }
+}
 
 /// One limit to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +75,19 @@ pub struct Check {
     pub quota_mode: bool,
 }
 
+impl Check {
+    /// When to ask again after a wait of this limit's. It says when a slot comes back by itself; but most
+    /// are given back before.
+    pub fn ask_again(&self, wait: Wait) -> Wait {
+        match wait {
+            Wait::Micros(micros) if self.limit.term().is_some() => {
+                Wait::Micros(micros.min(ASK_AGAIN_US))
+            }
+            wait => wait,
+        }
+    }
+}
+
 /// What became of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
@@ -47,11 +100,22 @@ pub struct Outcome {
     pub full_in_us: u64,
 }
 
+/// What the atomic step found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// One for each check, in order.
+    pub outcomes: Vec<Outcome>,
+    /// What became of the lease.
+    pub leased: Leased,
+}
+
 /// What became of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// One for each check, in order.
     pub outcomes: Vec<Outcome>,
+    /// What became of the lease.
+    pub leased: Leased,
     /// Why it is refused; `None` where it is admitted.
     pub refusal: Option<Refusal>,
 }
@@ -61,23 +125,24 @@ pub struct Verdict {
 pub struct Refusal {
     /// The first check that refuses it.
     pub first: usize,
-    /// When it would be admitted, if nobody else takes what it waits for.
+    /// When to ask again: when it would be admitted, if nobody else takes what it waits for; where it waits
+    /// for a slot, which may come back at any moment, in a second.
     pub wait: Wait,
     /// Whether its quota limits refuse it: all of them are over.
     pub by_quotas: bool,
 }
 
 /// A state to store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Which of the request's states.
+    /// Which of the request's keys.
     pub slot: usize,
     /// What to keep; `None` to forget it now.
     pub kept: Option<Kept>,
 }
 
 /// A state, and how long it is worth keeping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The state.
     pub state: State,
@@ -88,20 +153,63 @@ pub struct Kept {
     pub refill_us: u64,
 }
 
-/// The atomic step: checks, against states as they are stored. Returns what became of each check, and
-/// what to write.
+impl Write {
+    /// What to write of the record of a lease, if it has changed.
+    pub fn of_record(slot: usize, before: Option<&Record>, record: Record) -> Option<Self> {
+        if before.map_or(record.entries.is_empty(), |before| *before == record) {
+            return None;
+        }
+        let fresh_at = record.fresh_at();
+        Some(Self::of(slot, State::Lease(record.into()), fresh_at))
+    }
+
+    /// What to write of a state of slots.
+    pub fn of_slots(slot: usize, state: InFlight) -> Self {
+        let fresh_at = state.empty_at();
+        Self::of(slot, State::InFlight(state.into()), fresh_at)
+    }
+
+    /// Of what is kept, leases are the last to be forgotten: as if all of their limit were used.
+    fn of(slot: usize, state: State, fresh_at: Option<Timestamp>) -> Self {
+        let kept = fresh_at.map(|fresh_at| Kept { state, fresh_at, refill_us: 1 });
+        Self { slot, kept }
+    }
+}
+
+/// How soon to ask again for slots, in microseconds.
+const ASK_AGAIN_US: u64 = 1_000_000;
+
+/// The atomic step, against states as they are stored, one for each key. Returns what it found, and what
+/// to write.
 pub fn settle(
-    checks: &[Check],
+    question: &Question,
     stored: &[Option<State>],
     now: Timestamp,
-) -> (Vec<Outcome>, Vec<Write>) {
-    // Written whatever becomes of the request: it is no charge, and a state far ahead would else stay so.
-    let before: Vec<Option<State>> =
-        stored.iter().map(|state| state.map(|state| state.pulled_back(now))).collect();
-    let mut states = before.clone();
+) -> (Answer, Vec<Write>) {
+    let Question { keys, checks, taking } = question;
+    let mut states = Working::new(checks, stored, now);
+    let mut record = taking.as_ref().map(|taking| {
+        let stored = stored.get(taking.slot).and_then(Option::as_ref);
+        Record::current(stored.and_then(State::record), now)
+    });
+    let found = match (taking, &record) {
+        (Some(taking), Some(record)) => record.find(taking, now),
+        _ => Found::Nothing,
+    };
+    let repeated = match found {
+        Found::Same { deadline } => Some(Leased::For { left_us: deadline - now }),
+        Found::Other => Some(Leased::Conflict),
+        Found::Nothing | Found::Early => None,
+    };
+    if let Some(leased) = repeated {
+        // It was decided before.
+        let outcomes = checks.iter().map(|check| left(check, &states, now)).collect();
+        return (Answer { outcomes, leased }, Vec::new());
+    }
     let mut outcomes = run(checks, &mut states, now);
-    if refusal(checks, &outcomes).is_some() {
-        states = before;
+    let is_refused = refusal(checks, &outcomes).is_some();
+    if is_refused {
+        states.begin_again(|_| true);
         let settled = checks.iter().filter(|check| check.limit.is_settled_regardless(check.cost));
         for check in settled {
             check_one(check, &mut states, now);
@@ -112,20 +220,134 @@ pub fn settle(
             }
         }
     }
-    let writes = writes(checks, stored, &states);
-    (outcomes, writes)
+    let mut leased = Leased::Nothing;
+    if let (Some(taking), Some(record)) = (taking, &mut record) {
+        if found == Found::Early {
+            states.begin_again(|limit| limit.term().is_some());
+            record.take_early();
+        } else if is_refused {
+            record.take_nothing(taking, now);
+        } else {
+            let taken = checks.iter().zip(&outcomes).filter(|(_, outcome)| outcome.over.is_none());
+            let holds = taken.filter_map(|(check, _)| states.hold(check, keys)).collect();
+            leased = record.take(taking, holds, now);
+        }
+    }
+    let mut writes = states.writes();
+    if let (Some(Taking { slot, .. }), Some(record)) = (taking, record) {
+        let before = stored.get(*slot).and_then(Option::as_ref).and_then(State::record);
+        writes.extend(Write::of_record(*slot, before, record));
+    }
+    (Answer { outcomes, leased }, writes)
+}
+
+/// The states as a request changes them.
+struct Working<'a> {
+    checks: &'a [Check],
+    stored: &'a [Option<State>],
+    /// What is written whatever becomes of the request, by slot: states that lay too far ahead of the clock
+    /// to be true, and would else stay so.
+    pulled_back: Vec<Option<State>>,
+    /// What has become of them, by slot; `None` where nothing has.
+    changed: Vec<Option<State>>,
+}
+
+impl<'a> Working<'a> {
+    fn new(checks: &'a [Check], stored: &'a [Option<State>], now: Timestamp) -> Self {
+        let pulled_back = stored.iter().enumerate().map(|(slot, state)| {
+            let Check { limit, .. } = checks.iter().find(|check| check.slot == slot)?;
+            limit.pulled_back(state.as_ref()?, now)
+        });
+        let pulled_back: Vec<_> = pulled_back.collect();
+        Self { checks, stored, changed: pulled_back.clone(), pulled_back }
+    }
+
+    fn get(&self, slot: usize) -> Option<&State> {
+        let changed = self.changed.get(slot).and_then(Option::as_ref);
+        changed.or_else(|| self.stored.get(slot).and_then(Option::as_ref))
+    }
+
+    fn set(&mut self, slot: usize, state: State) {
+        if let Some(changed) = self.changed.get_mut(slot) {
+            *changed = Some(state);
+        }
+    }
+
+    /// Undoes what was done to the states of some limits.
+    fn begin_again(&mut self, of: impl Fn(&Limit) -> bool) {
+        for check in self.checks.iter().filter(|check| of(&check.limit)) {
+            let before = self.pulled_back.get(check.slot).cloned().flatten();
+            if let Some(changed) = self.changed.get_mut(check.slot) {
+                *changed = before;
+            }
+        }
+    }
+
+    /// What a check that passed has taken, if it took slots.
+    fn hold(&self, check: &Check, keys: &[Key]) -> Option<Hold> {
+        let slots = check.limit.slots(check.cost)?;
+        let since = self.get(check.slot)?.in_flight()?.since;
+        Some(Hold { key: keys.get(check.slot)?.clone(), since, slots })
+    }
+
+    /// What has changed, and until when it is worth keeping: as long as any limit of the request tells it
+    /// from a state never used.
+    fn writes(self) -> Vec<Write> {
+        let Self { checks, stored, changed, .. } = self;
+        let changed = changed.into_iter().enumerate().zip(stored);
+        let changed = changed.filter_map(|((slot, state), old)| Some((slot, state?, old)));
+        changed
+            .filter(|(_, state, old)| old.as_ref() != Some(state))
+            .map(|(slot, state, _)| {
+                let limits = checks.iter().filter(|check| check.slot == slot);
+                let fresh = limits.filter_map(|Check { limit, .. }| {
+                    Some((limit.fresh_at(&state)?, limit.refill_us()))
+                });
+                let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
+                let kept = kept.map(|(fresh_at, refill_us)| Kept { state, fresh_at, refill_us });
+                Write { slot, kept }
+            })
+            // To forget what was never stored is to do nothing.
+            .filter(|write| {
+                write.kept.is_some() || stored.get(write.slot).is_some_and(Option::is_some)
+            })
+            .collect()
+    }
 }
 
 impl Verdict {
     /// What the outcomes of checks amount to.
-    pub fn of(checks: &[Check], mut outcomes: Vec<Outcome>) -> Self {
+    pub fn of(checks: &[Check], answer: Answer) -> Self {
+        let Answer { mut outcomes, leased } = answer;
         for (place, outcome) in outcomes.iter_mut().enumerate() {
             if outcome.over.is_some() && never_passes(checks, place) {
                 outcome.over = Some(Wait::Never);
             }
         }
         let refusal = refusal(checks, &outcomes);
-        Self { outcomes, refusal }
+        Self { outcomes, leased, refusal }
+    }
+}
+
+impl Verdict {
+    /// The places of the keys whose slots it takes for the request to be admitted, where slots alone refuse
+    /// it, and microseconds until they come back if nobody gives any back.
+    pub fn waits_for(&self, checks: &[Check]) -> Option<(Vec<usize>, u64)> {
+        let by_quotas = self.refusal?.by_quotas;
+        let (mut slots, mut longest_us) = (Vec::new(), 0);
+        for (check, outcome) in checks.iter().zip(&self.outcomes) {
+            let over = outcome.over.filter(|_| !check.shadow_mode);
+            let over = over.filter(|_| by_quotas || !check.quota_mode);
+            match over {
+                None => {}
+                Some(Wait::Micros(wait_us)) if check.limit.term().is_some() => {
+                    slots.push(check.slot);
+                    longest_us = longest_us.max(wait_us);
+                }
+                Some(_) => return None,
+            }
+        }
+        Some((slots, longest_us))
     }
 }
 
@@ -142,12 +364,14 @@ fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
             (false, None) => {}
             (true, None) => quota_passes = true,
             (false, Some(wait)) => {
+                let wait = check.ask_again(wait);
                 let so_far =
                     enforced.get_or_insert(Refusal { first: place, wait, by_quotas: false });
                 so_far.wait = so_far.wait.max(wait);
             }
             // One quota that has room again is enough.
             (true, Some(wait)) => {
+                let wait = check.ask_again(wait);
                 let so_far = quota.get_or_insert(Refusal { first: place, wait, by_quotas: true });
                 so_far.wait = so_far.wait.min(wait);
             }
@@ -162,7 +386,7 @@ fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
 }
 
 /// Runs every check in order, on states that change as they go.
-fn run(checks: &[Check], states: &mut [Option<State>], now: Timestamp) -> Vec<Outcome> {
+fn run(checks: &[Check], states: &mut Working<'_>, now: Timestamp) -> Vec<Outcome> {
     checks
         .iter()
         .map(|check| {
@@ -176,17 +400,16 @@ fn run(checks: &[Check], states: &mut [Option<State>], now: Timestamp) -> Vec<Ou
         .collect()
 }
 
-fn check_one(check: &Check, states: &mut [Option<State>], now: Timestamp) -> Option<Wait> {
-    let state = states.get_mut(check.slot)?;
-    let checked = check.limit.check(*state, now, check.cost);
-    if checked.state.is_some() {
-        *state = checked.state;
+fn check_one(check: &Check, states: &mut Working<'_>, now: Timestamp) -> Option<Wait> {
+    let Checked { state, over } = check.limit.check(states.get(check.slot), now, check.cost);
+    if let Some(state) = state {
+        states.set(check.slot, state);
     }
-    checked.over
+    over
 }
 
-fn left(check: &Check, states: &[Option<State>], now: Timestamp) -> Outcome {
-    let state = states.get(check.slot).copied().flatten();
+fn left(check: &Check, states: &Working<'_>, now: Timestamp) -> Outcome {
+    let state = states.get(check.slot);
     Outcome {
         over: None,
         remaining: check.limit.remaining(state, now),
@@ -200,29 +423,12 @@ fn never_passes(checks: &[Check], place: usize) -> bool {
     // A state never used is the same at any time.
     let now = Timestamp::default();
     let Some(this) = checks.get(place) else { return false };
-    let mut unused = [None];
+    let mut state: Option<State> = None;
     let mut over = None;
     for check in checks.iter().take(place + 1).filter(|check| check.slot == this.slot) {
-        over = check_one(&Check { slot: 0, ..*check }, &mut unused, now);
+        let checked = check.limit.check(state.as_ref(), now, check.cost);
+        state = checked.state.or(state);
+        over = checked.over;
     }
     over.is_some()
-}
-
-/// What has changed, and until when it is worth keeping: as long as any limit of the request tells it
-/// from a state never used.
-fn writes(checks: &[Check], stored: &[Option<State>], states: &[Option<State>]) -> Vec<Write> {
-    let changed = stored.iter().zip(states).enumerate().filter(|(_, (old, new))| old != new);
-    changed
-        .map(|(slot, (_, state))| {
-            let kept = state.and_then(|state| {
-                let limits = checks.iter().filter(|check| check.slot == slot);
-                let kept = limits.filter_map(|Check { limit, .. }| {
-                    let fresh_at = limit.fresh_at(&state)?;
-                    Some(Kept { state, fresh_at, refill_us: limit.refill_us() })
-                });
-                kept.max_by_key(|kept| kept.fresh_at)
-            });
-            Write { slot, kept }
-        })
-        .collect()
 }

@@ -14,8 +14,7 @@
 --   overdraw          1 if it may be overdrawn, else 0
 --   per_token, per_step, step_us   its grains
 
-local token_bucket
-do
+local function token_bucket()
   local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min
   local pack, unpack = struct.pack, struct.unpack
 
@@ -23,7 +22,6 @@ do
   local NEVER = -1
   local MOST_AHEAD_US = 60000000
   local LONGEST_US = 2 ^ 52
-  local LARGEST = 2 ^ 53
 
   -- Reads the parameters that begin at a place of the arguments. Returns where they end, too.
   local function limit(arguments, at)
@@ -41,38 +39,22 @@ do
     }, at
   end
 
-  local function is_count(number)
-    return number >= 0 and number <= LARGEST and number == floor(number)
-  end
-
-  -- What is under a key: the state, if there is one, and the string that it is; anything but nil without
-  -- a state is something else.
-  local function read(key)
-    local value = redis.pcall('GET', key)
-    if not value then
-      return nil, nil
-    end
-    if value.err then
-      if not string.find(value.err, 'WRONGTYPE', 1, true) then
-        redis.call('GET', key) -- No fault of the key: fails as before, with Redis's own words.
-      end
-      return nil, value
-    end
-    if #value ~= 24 then
-      return nil, value
+  -- The state in a string, nil where it is none.
+  local function read(value)
+    if type(value) ~= 'string' or #value ~= 24 then
+      return nil
     end
     local used, updated, grains_per_token = unpack('<ddd', value)
     if is_count(used) and is_count(updated) and is_count(grains_per_token) and grains_per_token > 0 then
-      return { used = used, updated = updated, grains_per_token = grains_per_token }, value
+      return { used = used, updated = updated, grains_per_token = grains_per_token }
     end
-    return nil, value
   end
 
   local function write(state)
     return pack('<ddd', state.used, state.updated, state.grains_per_token)
   end
 
-  local function pulled_back(state, now)
+  local function pulled_back(_, state, now)
     if state.updated - now > MOST_AHEAD_US then
       state.updated = now
     end
@@ -187,7 +169,7 @@ do
     return state.updated + steps_us(limit, used)
   end
 
-  token_bucket = {
+  return {
     limit = limit,
     read = read,
     write = write,

@@ -6,7 +6,7 @@ use super::{
     file::File,
     sibling::{self, Sibling},
 };
-use crate::rules::{Descriptor, Domain};
+use crate::rules::{Descriptor, Domain, LEASE_KEY};
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 /// A domain under construction.
@@ -51,7 +51,8 @@ fn finish(domain: Joined, report: &mut Report<'_>) -> Option<Domain> {
     if !report.has_errors() {
         check_replaced(&descriptors, &domain.replaced, report);
     }
-    Some(Domain { name: domain.name?, descriptors })
+    let lease_key = LEASE_KEY.to_owned();
+    Some(Domain { name: domain.name?, lease_key, pools: Vec::new(), descriptors })
 }
 
 fn twice(name: &str, second: Place, first: Place, report: &mut Report<'_>) {

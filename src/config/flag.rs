@@ -68,6 +68,8 @@ impl Flags {
             name,
             label: None,
             kind,
+            pool: None,
+            lease_header: None,
             replaces,
             enabled: self.enabled,
             shadow_mode: self.shadow_mode,

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 
 /// The decision that a verdict amounts to. With `shadow_mode` nobody is refused.
 pub(super) fn fold(resolution: &Resolution<'_>, verdict: &Verdict, shadow_mode: bool) -> Decision {
-    let Verdict { outcomes, refusal } = verdict;
+    let Verdict { outcomes, refusal, .. } = verdict;
     let reader = Reader { resolution, outcomes, refusal: *refusal };
     let refusal = refusal.filter(|_| !shadow_mode);
     Decision {
@@ -20,6 +20,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, verdict: &Verdict, shadow_mode: 
         statuses: resolution.descriptors.iter().map(|applied| reader.status(applied)).collect(),
         enforced_over: reader.enforced_over(),
         refused: refusal.map(|refusal| reader.refused(refusal)),
+        lease: None,
         metadata: Map::new(),
     }
 }
@@ -84,7 +85,7 @@ struct Seen<'a> {
 impl<'a> Reader<'a> {
     fn seen(&self, place: usize) -> Option<Seen<'a>> {
         Some(Seen {
-            check: self.resolution.checks.get(place)?,
+            check: self.resolution.question.checks.get(place)?,
             outcome: self.outcomes.get(place)?,
             rule: *self.resolution.rules.get(place)?,
         })
@@ -115,8 +116,14 @@ impl<'a> Reader<'a> {
 
     fn refused(&self, refusal: Refusal) -> Refused {
         let retry_after_s = wait_seconds(refusal.wait);
-        let message = self.seen(refusal.first).map(|seen| seen.message(retry_after_s));
-        Refused { retry_after_s, message: message.unwrap_or_default() }
+        let first = self.seen(refusal.first);
+        let rule = first.and_then(|seen| seen.rule);
+        Refused {
+            retry_after_s,
+            message: first.map(|seen| seen.message(retry_after_s)).unwrap_or_default(),
+            limit_name: rule.and_then(|placed| placed.rule.name.clone()),
+            sheds_load: first.is_some_and(|seen| seen.check.limit.sheds_load()),
+        }
     }
 }
 
@@ -143,9 +150,17 @@ impl Seen<'_> {
             }),
             remaining: u32::try_from(self.outcome.remaining).unwrap_or(u32::MAX),
             reset_s: match self.outcome.over {
-                Some(wait) => wait_seconds(wait),
-                None => Some(seconds(self.outcome.full_in_us)),
+                Some(wait) => wait_seconds(self.check.ask_again(wait)),
+                None => self.full_in_seconds(),
             },
+        }
+    }
+
+    /// Until the limit is whole again. Of slots nobody knows when they come back; they may at any moment.
+    fn full_in_seconds(&self) -> Option<u64> {
+        match self.check.ask_again(Wait::Micros(self.outcome.full_in_us)) {
+            Wait::Micros(micros) => Some(seconds(micros)),
+            Wait::Never => None,
         }
     }
 
@@ -154,14 +169,15 @@ impl Seen<'_> {
         if let Some(message) = self.rule.and_then(|placed| placed.rule.message.clone()) {
             return message;
         }
+        let limit = &self.check.limit;
+        let noun = limit.noun();
         let which = match self.rule {
             None => "The limit that came with the request".to_owned(),
             Some(PlacedRule { rule, keys, .. }) => match &rule.name {
-                Some(name) => format!("The rate limit `{name}`"),
-                None => format!("The rate limit for {keys}"),
+                Some(name) => format!("The {noun} `{name}`"),
+                None => format!("The {noun} for {keys}"),
             },
         };
-        let limit = &self.check.limit;
         let which = format!("{which} ({})", limit.in_words());
         let reached = match (self.outcome.over, limit.amount()) {
             (Some(Wait::Never), 0) => "lets nothing pass",
@@ -170,7 +186,7 @@ impl Seen<'_> {
         };
         // What is told of the wait is true of the whole: another limit may make it longer, or, among
         // quotas, shorter.
-        let own = self.outcome.over.and_then(wait_seconds);
+        let own = self.outcome.over.map(|wait| self.check.ask_again(wait)).and_then(wait_seconds);
         let others = if own == retry_after_s { "" } else { ", and others are over too" };
         match retry_after_s {
             Some(seconds) => format!("{which} {reached}{others}. Retry in {seconds} s.\n"),

@@ -1,13 +1,21 @@
-//! The gRPC door: Envoy's `RateLimitService`. Proto to domain in `request.rs`, domain to proto in
-//! `response.rs`, and errors to status codes here; nothing is decided in this folder.
+//! The gRPC door: Envoy's `RateLimitService`, and `LeaseService` in `lease.rs`. Proto to domain in
+//! `request.rs`, domain to proto in `response.rs`, and errors to status codes here; nothing is decided in
+//! this folder. `told.rs` knows when an answer has gone out.
 
+mod lease;
 mod request;
 mod response;
+mod told;
 
+pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
 pub use response::Headers;
+pub use told::{keep_when_told, until_told};
 
-use crate::{decider::Decider, store::StoreError};
+use crate::{
+    decider::{Decider, NotAcquired, Taken},
+    store::StoreError,
+};
 use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_service_server,
 };
@@ -47,6 +55,11 @@ pub mod proto {
             }
         }
     }
+    pub mod tollgate {
+        pub mod v1 {
+            tonic::include_proto!("tollgate.v1");
+        }
+    }
 }
 
 /// The published form of the wire types, for reflection and JSON.
@@ -79,16 +92,21 @@ impl Service {
         Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// Decides a request.
+    /// Decides a request. What it took is given back unless it is kept, which is for whoever has answered.
     ///
     /// # Errors
     ///
     /// Where there is no decision.
-    pub async fn answer(&self, message: RateLimitRequest) -> Result<RateLimitResponse, Undecided> {
+    pub async fn answer(
+        &self,
+        message: RateLimitRequest,
+    ) -> Result<(RateLimitResponse, Option<Taken>), Undecided> {
         let request = request::read_request(message)?;
-        let decision = self.decider.decide(&request).await?;
+        let (decision, taken) = self.decider.decide(&request).await?;
         let echoes = self.decider.modes().metadata;
-        Ok(response::write_response(&request, decision, self.headers.as_deref(), echoes))
+        let response =
+            response::write_response(&request, decision, self.headers.as_deref(), echoes);
+        Ok((response, taken))
     }
 }
 
@@ -98,7 +116,8 @@ impl rate_limit_service_server::RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        Ok(Response::new(self.answer(request.into_inner()).await?))
+        let (response, taken) = self.answer(request.into_inner()).await?;
+        Ok(until_told(response, taken))
     }
 }
 
@@ -111,13 +130,19 @@ pub enum Undecided {
     /// The store did not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no answer to an acquire.
+    #[error(transparent)]
+    NotAcquired(#[from] NotAcquired),
 }
 
 impl From<Undecided> for Status {
     fn from(error: Undecided) -> Self {
         let code = match &error {
             Undecided::InvalidRequest(_) => Code::InvalidArgument,
-            Undecided::Store(_) => Code::Unavailable,
+            Undecided::NotAcquired(NotAcquired::Conflict(_)) => Code::AlreadyExists,
+            Undecided::Store(_) | Undecided::NotAcquired(NotAcquired::Store(_)) => {
+                Code::Unavailable
+            }
         };
         Self::new(code, error.to_string())
     }

@@ -12,9 +12,11 @@ use super::proto::envoy::{
     r#type::v3::RateLimitUnit,
 };
 use crate::{
+    lease::UnusableId,
     request::{Descriptor, Entry, Override, Request},
     unit::Unit,
 };
+use bytes::Bytes;
 
 /// The most descriptors in a request.
 const MOST_DESCRIPTORS: usize = 100;
@@ -49,24 +51,38 @@ pub enum InvalidRequest {
         "descriptors[{descriptor}].hits_addend is {hits}: it must be below 2^63 (to give back, set is_negative_hits)"
     )]
     TooCostly { descriptor: usize, hits: u64 },
+    #[error("`lease_id` is empty: give the id that Acquire answered")]
+    NoLeaseId,
+    #[error(transparent)]
+    UnusableId(#[from] UnusableId),
+    #[error("`{field}` is no span of time: it must be above 0")]
+    NoTime { field: &'static str },
+    #[error("nothing to hold: begin the stream with a HoldRequest that has `acquire`")]
+    NothingToHold,
 }
 
 /// Reads a request off the wire.
 pub(super) fn read_request(message: RateLimitRequest) -> Result<Request, InvalidRequest> {
-    if message.domain.is_empty() {
+    read_parts(message.domain, message.descriptors, message.hits_addend)
+}
+
+/// Reads what makes a request, in whatever message it came.
+pub(super) fn read_parts(
+    domain: Bytes,
+    descriptors: Vec<RateLimitDescriptor>,
+    hits_addend: u32,
+) -> Result<Request, InvalidRequest> {
+    if domain.is_empty() {
         return Err(InvalidRequest::EmptyDomain);
     }
-    match message.descriptors.len() {
+    match descriptors.len() {
         0 => return Err(InvalidRequest::NoDescriptors),
         many if many > MOST_DESCRIPTORS => return Err(InvalidRequest::TooManyDescriptors(many)),
         _ => {}
     }
-    let descriptors = message.descriptors.into_iter().enumerate();
-    Ok(Request {
-        domain: message.domain,
-        descriptors: descriptors.map(read_descriptor).collect::<Result<_, _>>()?,
-        hits_addend: message.hits_addend,
-    })
+    let descriptors = descriptors.into_iter().enumerate();
+    let descriptors = descriptors.map(read_descriptor).collect::<Result<_, _>>()?;
+    Ok(Request { domain, descriptors, hits_addend })
 }
 
 fn read_descriptor(

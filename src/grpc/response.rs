@@ -10,7 +10,7 @@ use super::proto::envoy::{
     },
 };
 use crate::{
-    decision::{Code, Decision, ShownLimit, Status},
+    decision::{Code, Decision, Lease, ShownLimit, Status},
     request::{Descriptor, Override, Request},
     unit::Unit,
 };
@@ -41,14 +41,31 @@ pub(super) fn write_response(
     if let Some(seconds) = refused.as_ref().and_then(|refused| refused.retry_after_s) {
         to_add.push(header("retry-after", seconds));
     }
+    let mut metadata = echoes.then(|| echo(request, decision.metadata));
+    let mut for_upstream = Vec::new();
+    if let Some(Lease { id, name, key, headers, .. }) = decision.lease {
+        // Whatever else is switched on: it is how Envoy knows what to release.
+        metadata.get_or_insert_default().fields.insert(key, text(&name));
+        for_upstream.extend(headers.into_iter().map(|key| HeaderValue {
+            key,
+            value: id.as_str().to_owned(),
+            ..HeaderValue::default()
+        }));
+    }
     RateLimitResponse {
         overall_code: write_code(decision.code).into(),
         statuses: decision.statuses.into_iter().map(write_status).collect(),
         response_headers_to_add: to_add,
-        request_headers_to_add: Vec::new(),
+        request_headers_to_add: for_upstream,
         raw_body: refused.map(|refused| refused.message.into()).unwrap_or_default(),
-        dynamic_metadata: echoes.then(|| echo(request, decision.metadata)),
+        dynamic_metadata: metadata,
     }
+}
+
+/// So many microseconds.
+pub(super) fn write_duration(micros: u64) -> Duration {
+    let seconds = i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX);
+    Duration { seconds, nanos: (micros % 1_000_000) as i32 * 1000 }
 }
 
 const fn write_code(code: Code) -> WireCode {
@@ -58,16 +75,14 @@ const fn write_code(code: Code) -> WireCode {
     }
 }
 
-fn write_status(status: Status) -> DescriptorStatus {
+pub(super) fn write_status(status: Status) -> DescriptorStatus {
     let reset = status.limit.as_ref().and(status.reset_s);
     DescriptorStatus {
         code: write_code(status.code).into(),
         current_limit: status.limit.map(write_limit),
         limit_remaining: status.remaining,
-        duration_until_reset: reset.map(|seconds| Duration {
-            seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
-            nanos: 0,
-        }),
+        duration_until_reset: reset
+            .map(|seconds| write_duration(seconds.saturating_mul(1_000_000))),
     }
 }
 

@@ -75,7 +75,10 @@ pub(super) async fn should_rate_limit(
 
 async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response, Status> {
     let request = json.read(body).map_err(Status::invalid_argument)?;
-    let answer = service.answer(request).await?;
+    let (answer, taken) = service.answer(request).await?;
+    if let Some(taken) = taken {
+        taken.keep();
+    }
     let status = match answer.overall_code() {
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
         Code::Ok | Code::Unknown => StatusCode::OK,

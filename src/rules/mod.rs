@@ -6,6 +6,6 @@ pub mod pattern;
 mod resolve;
 mod tree;
 
-pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Rule};
-pub use resolve::{Applied, Resolution};
-pub use tree::{PlacedRule, Rules};
+pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule};
+pub use resolve::{ACQUIRE_KEY, Applied, Resolution};
+pub use tree::{LEASE_KEY, PlacedRule, Rules};

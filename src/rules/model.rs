@@ -1,7 +1,7 @@
 //! What rule files say, once it is known to be valid: domains, their trees of descriptors, and the
 //! limits on them.
 
-use crate::{key::Path, limiter};
+use crate::{key::Path, lease::Term, limiter};
 use serde_json::{Map, Value};
 
 /// The rules of one domain.
@@ -9,8 +9,26 @@ use serde_json::{Map, Value};
 pub struct Domain {
     /// Its name, which requests give.
     pub name: String,
+    /// What a lease is called where Envoy carries it: the field of the dynamic metadata, and the entry that
+    /// releases.
+    pub lease_key: String,
+    /// Its pools, in the order of the files.
+    pub pools: Vec<Pool>,
     /// Its top-level descriptors, in the order of the files.
     pub descriptors: Vec<Descriptor>,
+}
+
+/// Capacity that requests of several descriptors share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name, by which limits mean it.
+    pub name: String,
+    /// How many slots it has.
+    pub capacity: u32,
+    /// The share of them that is kept for critical requests, in millionths.
+    pub reserved_parts: u32,
+    /// How long a lease on it lasts unless it is renewed.
+    pub term: Term,
 }
 
 /// One descriptor: which entry of a request it matches, and what follows.
@@ -39,6 +57,10 @@ pub struct Rule {
     pub label: Option<Label>,
     /// What it does.
     pub kind: Kind,
+    /// The pool that it is about, if it is about one.
+    pub pool: Option<String>,
+    /// The request header in which the upstream is told the lease's id, if it is told.
+    pub lease_header: Option<String>,
     /// Names of the limits that do not apply to a request that meets this one.
     pub replaces: Vec<String>,
     /// Switched off, it takes no part in any decision.

@@ -6,19 +6,27 @@ use super::{
 };
 use crate::{
     key::{Key, Path},
+    lease::LeaseId,
     limiter::{Limit, token_bucket},
-    request::{Descriptor, Request},
-    verdict::Check,
+    request::{Descriptor, Entry, Request},
+    verdict::{Check, Question},
 };
-use std::ops::Range;
+use bytes::Bytes;
+use std::{borrow::Cow, ops::Range};
+
+/// The entry that names the lease under which a request takes what it takes. It is not matched.
+pub const ACQUIRE_KEY: &str = "acquire_lease_id";
 
 /// What a request meets.
 #[derive(Debug, Default)]
 pub struct Resolution<'r> {
-    /// The states, none twice.
-    pub keys: Vec<Key>,
-    /// The checks, in the order of the descriptors and of the limits on each.
-    pub checks: Vec<Check>,
+    /// What to ask of a store: the states, and the checks in the order of the descriptors and of the limits
+    /// on each. Under which lease is for the caller to say.
+    pub question: Question,
+    /// The lease under which it is to be taken, and its name, where the request carries one.
+    pub carried: Option<(LeaseId, Bytes)>,
+    /// The leases that it releases.
+    pub releases: Vec<LeaseId>,
     /// The rule behind each check; `None` for a limit that came with the request.
     pub rules: Vec<Option<&'r PlacedRule>>,
     /// What applies to each descriptor of the request.
@@ -38,24 +46,32 @@ impl Rules {
     /// What a request meets. With `quota_mode` every limit counts as a quota limit.
     pub fn resolve(&self, request: &Request, quota_mode: bool) -> Resolution<'_> {
         let mut resolution = Resolution::default();
-        if !self.has_domain(&request.domain) {
-            resolution.descriptors.resize_with(request.descriptors.len(), Applied::default);
-            return resolution;
-        }
-        let found: Vec<Found<'_, '_>> = request
+        let lease_key = self.lease_key(&request.domain).as_bytes();
+        let found: Vec<Option<Found<'_, '_>>> = request
             .descriptors
             .iter()
-            .map(|descriptor| self.look_up(request, descriptor))
+            .map(|descriptor| {
+                match descriptor.entries.iter().find(|entry| *entry.key == *lease_key) {
+                    Some(lease) => resolution.release(request, lease),
+                    None => return Some(self.look_up(request, descriptor, &mut resolution)),
+                }
+                None
+            })
             .collect();
         let replaced: Vec<&str> = found
             .iter()
+            .flatten()
             .flat_map(Found::rules)
             .flat_map(|placed| placed.rule.replaces.iter().map(String::as_str))
             .collect();
+        let is_known = self.has_domain(&request.domain);
         for found in found {
-            let first = resolution.checks.len();
-            let unlimited = self.apply(&found, request, &replaced, quota_mode, &mut resolution);
-            let checks = first..resolution.checks.len();
+            let first = resolution.question.checks.len();
+            let found = found.filter(|_| is_known);
+            let unlimited = found.and_then(|found| {
+                self.apply(&found, request, &replaced, quota_mode, &mut resolution)
+            });
+            let checks = first..resolution.question.checks.len();
             resolution.descriptors.push(Applied { checks, unlimited });
         }
         resolution
@@ -63,15 +79,22 @@ impl Rules {
 
     fn look_up<'r, 'q>(
         &'r self,
-        request: &'q Request,
+        request: &Request,
         descriptor: &'q Descriptor,
+        resolution: &mut Resolution<'r>,
     ) -> Found<'r, 'q> {
-        // A limit in the request drops the rule with everything it says.
-        let node = match descriptor.limit {
-            Some(_) => None,
-            None => self.find(&request.domain, &descriptor.entries),
-        };
-        Found { descriptor, node }
+        let carries = |entry: &&Entry| *entry.key == *ACQUIRE_KEY.as_bytes();
+        let mut entries = Cow::Borrowed(&descriptor.entries[..]);
+        if let Some(lease) = descriptor.entries.iter().find(carries) {
+            entries.to_mut().retain(|entry| !carries(&entry));
+            // A request has one lease.
+            if resolution.carried.is_none() && !lease.value.is_empty() {
+                let id = LeaseId::of_request(&request.domain, &lease.value);
+                resolution.carried = Some((id, lease.value.clone()));
+            }
+        }
+        let node = self.find(&request.domain, &entries);
+        Found { descriptor, entries, node }
     }
 
     /// Adds the checks of one descriptor, and tells by which rule it is unlimited, if it is.
@@ -85,14 +108,14 @@ impl Rules {
     ) -> Option<&'r Rule> {
         let descriptor = found.descriptor;
         let cost = request.cost_of(descriptor);
-        let path = || self.path(found.node, &request.domain, &descriptor.entries);
         if let Some(limit) = descriptor.limit {
+            let path = self.path(None, &request.domain, &found.entries);
             let limit = token_bucket::Limit::per_unit(limit.requests_per_unit, limit.unit);
             let limit = Limit::TokenBucket(limit);
             let check = |slot| Check { slot, limit, cost, shadow_mode: false, quota_mode };
-            resolution.add(&path(), limit, None, check);
-            return None;
+            resolution.add(&path, limit, None, check);
         }
+        let path = || self.path(found.node, &request.domain, &found.entries);
         let mut unlimited = None;
         for placed in found.rules() {
             let rule = &placed.rule;
@@ -103,11 +126,15 @@ impl Rules {
                     let check = |slot| Check {
                         slot,
                         limit,
-                        cost,
+                        cost: limit.charge(cost),
                         shadow_mode: rule.shadow_mode,
                         quota_mode: rule.quota_mode || quota_mode,
                     };
-                    resolution.add(&rule.path(&path()), limit, Some(placed), check);
+                    let path = match &rule.pool {
+                        Some(pool) => pool_path(&request.domain, pool),
+                        None => rule.path(&path()),
+                    };
+                    resolution.add(&path, limit, Some(placed), check);
                 }
             }
         }
@@ -115,17 +142,30 @@ impl Rules {
     }
 }
 
+/// Where what is in flight in a pool is counted.
+fn pool_path(domain: &[u8], pool: &str) -> Path {
+    let mut path = Path::of_domain(domain);
+    path.push_name(pool);
+    path
+}
+
 /// A descriptor of a request, and the descriptor of the rules that it reaches.
 struct Found<'r, 'q> {
     descriptor: &'q Descriptor,
+    /// What of its entries is matched.
+    entries: Cow<'q, [Entry]>,
     node: Option<&'r Node>,
 }
 
 impl<'r> Found<'r, '_> {
-    /// The rules that take part.
+    /// The rules that take part. A limit in the request drops those on rates, with everything they say.
     fn rules(&self) -> impl Iterator<Item = &'r PlacedRule> + use<'r> {
         let rules = self.node.map_or(&[][..], |node| &node.rules);
-        rules.iter().filter(|placed| placed.rule.enabled)
+        let is_overridden = self.descriptor.limit.is_some();
+        rules.iter().filter(move |PlacedRule { rule, .. }| {
+            let is_about_slots = matches!(rule.kind, Kind::Limit(limit) if limit.term().is_some());
+            rule.enabled && (is_about_slots || !is_overridden)
+        })
     }
 }
 
@@ -134,6 +174,13 @@ fn is_named(rule: &Rule, names: &[&str]) -> bool {
 }
 
 impl<'r> Resolution<'r> {
+    /// A descriptor that releases a lease, and does nothing else.
+    fn release(&mut self, request: &Request, lease: &Entry) {
+        if !lease.value.is_empty() {
+            self.releases.push(LeaseId::named(&request.domain, &lease.value));
+        }
+    }
+
     /// Adds a check on a limit's state, which it may share with an earlier check.
     fn add(
         &mut self,
@@ -143,11 +190,12 @@ impl<'r> Resolution<'r> {
         check: impl FnOnce(usize) -> Check,
     ) {
         let key = Key::new(limit.limiter(), path);
-        let slot = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
-            self.keys.push(key);
-            self.keys.len() - 1
+        let Question { keys, checks, .. } = &mut self.question;
+        let slot = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+            keys.push(key);
+            keys.len() - 1
         });
-        self.checks.push(check(slot));
+        checks.push(check(slot));
         self.rules.push(rule);
     }
 }

@@ -1,11 +1,14 @@
 //! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
 
 use super::{
-    model::{Descriptor, Domain, Rule},
+    model::{Descriptor, Domain, Kind, Rule},
     pattern::Pattern,
 };
-use crate::{key::Path, request::Entry};
+use crate::{key::Path, lease::Term, request::Entry};
 use std::collections::HashMap;
+
+/// What a lease is called where its domain says nothing else.
+pub const LEASE_KEY: &str = "lease_id";
 
 /// What a key leads to, by the value that comes with it.
 type Branches = HashMap<Box<[u8]>, Branch>;
@@ -14,7 +17,14 @@ type Branches = HashMap<Box<[u8]>, Branch>;
 #[derive(Debug, Default)]
 pub struct Rules {
     domains: Vec<Domain>,
-    roots: HashMap<Box<[u8]>, Branches>,
+    roots: HashMap<Box<[u8]>, Root>,
+}
+
+/// A domain.
+#[derive(Debug, Default)]
+struct Root {
+    lease_key: Box<str>,
+    branches: Branches,
 }
 
 /// The descriptors of one key among siblings.
@@ -56,7 +66,8 @@ impl Rules {
             .map(|domain| {
                 let name = domain.name.as_bytes();
                 let above = Above { keys: String::new(), shares: false };
-                (name.into(), branches(&domain.descriptors, &above))
+                let branches = branches(&domain.descriptors, &above);
+                (name.into(), Root { lease_key: domain.lease_key.as_str().into(), branches })
             })
             .collect();
         Self { domains, roots }
@@ -67,9 +78,23 @@ impl Rules {
         &self.domains
     }
 
+    /// The longest that a lease may last under these rules, in microseconds.
+    pub fn longest_lease_us(&self) -> u64 {
+        let pools = self.domains.iter().flat_map(|domain| &domain.pools).map(|pool| pool.term);
+        let limits = self.domains.iter().flat_map(|domain| &domain.descriptors);
+        let term = pools.chain(limits.flat_map(terms)).max().unwrap_or_default();
+        // Deadlines are rounded up to whole steps.
+        term.max(Term::default()).as_micros() + term.step_us()
+    }
+
     /// Whether there are rules for a domain.
     pub(super) fn has_domain(&self, domain: &[u8]) -> bool {
         self.roots.contains_key(domain)
+    }
+
+    /// What a lease is called in a domain, see [`Domain::lease_key`].
+    pub fn lease_key(&self, domain: &[u8]) -> &str {
+        self.roots.get(domain).map_or(LEASE_KEY, |root| &root.lease_key)
     }
 
     /// The descriptor that the last of these entries reaches.
@@ -101,7 +126,7 @@ impl Rules {
         domain: &[u8],
         entries: &'q [Entry],
     ) -> impl Iterator<Item = Option<&'r Node>> + use<'r, 'q> {
-        let mut level = self.roots.get(domain);
+        let mut level = self.roots.get(domain).map(|root| &root.branches);
         entries.iter().map(move |entry| {
             let node = level.and_then(|branches| branches.get(&*entry.key)?.find(&entry.value));
             level = node.map(|node| &node.children);
@@ -133,6 +158,15 @@ impl Branch {
             }
         }
     }
+}
+
+/// The terms of all leases on a descriptor and below.
+fn terms(descriptor: &Descriptor) -> Vec<Term> {
+    let here = descriptor.limits.iter().filter_map(|rule| match rule.kind {
+        Kind::Limit(limit) => limit.term(),
+        Kind::Unlimited => None,
+    });
+    here.chain(descriptor.descriptors.iter().flat_map(terms)).collect()
 }
 
 /// What a descriptor inherits.

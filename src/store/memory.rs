@@ -19,8 +19,12 @@ mod tests;
 use crate::{
     clock::Timestamp,
     key::Key,
+    lease::{LeaseId, Released, Renewed, Term},
     limiter::State,
-    verdict::{self, Check, Kept, Verdict, Write},
+    release::release,
+    renew::renew,
+    store::Queues,
+    verdict::{self, Kept, Question, Verdict, Write},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{
@@ -55,6 +59,7 @@ pub struct Memory {
     /// Seeded at random: whoever chooses keys cannot choose where they fall.
     hasher: RandomState,
     forgotten_live: AtomicU64,
+    queues: Queues,
 }
 
 #[derive(Debug, Default)]
@@ -84,11 +89,85 @@ impl Memory {
             keys_per_shard: max_keys / shards,
             hasher: RandomState::new(),
             forgotten_live: AtomicU64::new(0),
+            queues: Queues::default(),
         }
     }
 
-    /// Decides the checks of one request, as one atomic step.
-    pub fn decide(&self, now: Timestamp, keys: &[Key], checks: &[Check]) -> Verdict {
+    /// Decides a request, as one atomic step.
+    pub fn decide(&self, now: Timestamp, question: &Question) -> Verdict {
+        let settle = |stored: &[Option<State>]| verdict::settle(question, stored, now);
+        Verdict::of(&question.checks, self.at_once(now, &question.keys, settle))
+    }
+
+    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
+    /// takes nothing.
+    pub fn release(&self, now: Timestamp, id: &LeaseId, marks: bool) -> Released {
+        let (released, free) =
+            self.with_lease(now, id, |keys, stored| release(keys, stored, marks, now));
+        free.iter().for_each(|key| self.queues.announce(key));
+        released
+    }
+
+    /// Renews a lease.
+    pub fn renew(&self, now: Timestamp, id: &LeaseId, term: Option<Term>) -> Renewed {
+        let (renewed, free) =
+            self.with_lease(now, id, |keys, stored| renew(keys, stored, term, now));
+        if renewed == Renewed::Lost {
+            free.iter().for_each(|key| self.queues.announce(key));
+        }
+        renewed
+    }
+
+    /// Who waits for slots.
+    pub const fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// A step on a lease's record and all states that it names. Which those are must be known before they
+    /// are locked, so the record is read first, and then again.
+    fn with_lease<R>(
+        &self,
+        now: Timestamp,
+        id: &LeaseId,
+        step: impl Fn(&[Key], &[Option<State>]) -> (R, Vec<Write>),
+    ) -> (R, Vec<Key>) {
+        loop {
+            let seen = self.get(id.key());
+            let mut keys = vec![id.key().clone()];
+            let entries = seen.as_ref().and_then(State::record).map(|record| &record.entries);
+            for hold in entries.into_iter().flatten().flat_map(|entry| &entry.holds) {
+                if !keys.contains(&hold.key) {
+                    keys.push(hold.key.clone());
+                }
+            }
+            let done = self.at_once(now, &keys, |stored| {
+                if stored.first() != Some(&seen) {
+                    return (None, Vec::new());
+                }
+                let (answer, writes) = step(&keys, stored);
+                let written = writes.iter().filter_map(|write| keys.get(write.slot));
+                let free = written.filter(|key| *key != id.key()).cloned().collect();
+                (Some((answer, free)), writes)
+            });
+            if let Some(done) = done {
+                return done;
+            }
+        }
+    }
+
+    fn get(&self, key: &Key) -> Option<State> {
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shards.get(self.place(hash))?;
+        lock(shard).get(hash, key).cloned()
+    }
+
+    /// Reads states and writes what becomes of them, while nobody else does.
+    fn at_once<R>(
+        &self,
+        now: Timestamp,
+        keys: &[Key],
+        step: impl FnOnce(&[Option<State>]) -> (R, Vec<Write>),
+    ) -> R {
         let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
         let mut shards = self.lock(&hashes);
         for &hash in &hashes {
@@ -99,9 +178,9 @@ impl Memory {
         let stored: Vec<Option<State>> = keys
             .iter()
             .zip(&hashes)
-            .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key))
+            .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key).cloned())
             .collect();
-        let (outcomes, writes) = verdict::settle(checks, &stored, now);
+        let (answer, writes) = step(&stored);
         for Write { slot, kept } in writes {
             let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
             let Some(shard) = self.shard(&mut shards, hash) else { continue };
@@ -115,7 +194,7 @@ impl Memory {
                 None => shard.remove(hash, key, &self.hasher),
             }
         }
-        Verdict::of(checks, outcomes)
+        answer
     }
 
     /// How many keys it holds, expired ones included that no sweep has met yet.
@@ -169,9 +248,9 @@ impl Memory {
 }
 
 impl Shard {
-    fn get(&self, hash: u64, key: &Key) -> Option<State> {
+    fn get(&self, hash: u64, key: &Key) -> Option<&State> {
         let place = *self.places.find(hash, |&place| self.is_at(place, key))?;
-        self.entries.get(place as usize).map(|entry| entry.kept.state)
+        self.entries.get(place as usize).map(|entry| &entry.kept.state)
     }
 
     fn is_full_for(&self, hash: u64, key: &Key, most: usize) -> bool {

@@ -2,15 +2,18 @@
 //! states, and of limiters only that they have a verdict.
 
 mod memory;
+mod queue;
 pub mod redis;
 
 pub use memory::Memory;
-pub use redis::Redis;
+pub use queue::{Place, Queues};
+pub use redis::{Listening, Redis};
 
 use crate::{
     clock::Timestamp,
     key::Key,
-    verdict::{Check, Verdict},
+    lease::{LeaseId, Released, Renewed, Term},
+    verdict::{Question, Verdict},
 };
 
 /// A store.
@@ -28,6 +31,9 @@ pub enum StoreError {
     /// There is no way to it.
     #[error("the store cannot be reached")]
     Unreachable,
+    /// The way to it was lost before it answered. It may have decided all the same.
+    #[error("the store was lost before it answered")]
+    Lost,
     /// It did not answer in time. It may have decided all the same.
     #[error("the store did not answer in time")]
     Late,
@@ -57,7 +63,7 @@ pub struct Condition {
 /// Requests that were not decided, by reason. Each only grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// See [`StoreError::Unreachable`].
+    /// See [`StoreError::Unreachable`] and [`StoreError::Lost`].
     pub unreachable: u64,
     /// See [`StoreError::Late`].
     pub late: u64,
@@ -67,6 +73,13 @@ pub struct Failures {
     pub unreadable: u64,
     /// What the store said when it last refused.
     pub last_refusal: Option<String>,
+}
+
+impl StoreError {
+    /// Whether the store may have done what it was asked all the same.
+    pub const fn may_be_done(&self) -> bool {
+        matches!(self, Self::Lost | Self::Late)
+    }
 }
 
 impl Store {
@@ -94,21 +107,66 @@ impl Store {
         }
     }
 
-    /// Decides the checks of one request. `keys` are the states that the checks' slots mean, no key
-    /// twice. `now` is the time for a store without a clock of its own.
+    /// Decides a request. `now` is the time for a store without a clock of its own.
     ///
     /// # Errors
     ///
     /// Where the store did not decide.
-    pub async fn decide(
+    pub async fn decide(&self, now: Timestamp, question: &Question) -> Result<Verdict, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.decide(now, question)),
+            Self::Redis(redis) => redis.decide(question).await,
+        }
+    }
+
+    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
+    /// takes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it, or did not say so.
+    pub async fn release(
         &self,
         now: Timestamp,
-        keys: &[Key],
-        checks: &[Check],
-    ) -> Result<Verdict, StoreError> {
+        id: &LeaseId,
+        marks: bool,
+    ) -> Result<Released, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.decide(now, keys, checks)),
-            Self::Redis(redis) => redis.decide(keys, checks).await,
+            Self::Memory(memory) => Ok(memory.release(now, id, marks)),
+            Self::Redis(redis) => redis.release(id, marks).await,
+        }
+    }
+
+    /// Renews a lease: it lasts for `term` from now on, or as long as a new one, which is the most.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it, or did not say so.
+    pub async fn renew(
+        &self,
+        now: Timestamp,
+        id: &LeaseId,
+        term: Option<Term>,
+    ) -> Result<Renewed, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.renew(now, id, term)),
+            Self::Redis(redis) => redis.renew(id, term).await,
+        }
+    }
+
+    /// Who waits for slots.
+    pub fn queues(&self) -> &Queues {
+        match self {
+            Self::Memory(memory) => memory.queues(),
+            Self::Redis(redis) => redis.queues(),
+        }
+    }
+
+    /// Has releases announced of these states, until what it returns is dropped. It comes when they are.
+    pub async fn listen(&self, keys: &[Key]) -> Option<Listening> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.listen(keys).await),
         }
     }
 }

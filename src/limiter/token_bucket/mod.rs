@@ -66,11 +66,11 @@ pub struct State {
 }
 
 impl State {
-    /// The same state, its instant pulled back to the present if it lies too far ahead to be true.
+    /// The same state, its instant pulled back to the present, if it lies too far ahead to be true.
     #[must_use]
-    pub fn pulled_back(self, now: Timestamp) -> Self {
+    pub fn pulled_back(self, now: Timestamp) -> Option<Self> {
         let is_absurd = self.updated - now > MOST_AHEAD_US;
-        Self { updated: if is_absurd { now } else { self.updated }, ..self }
+        is_absurd.then_some(Self { updated: now, ..self })
     }
 }
 

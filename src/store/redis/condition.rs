@@ -60,7 +60,7 @@ impl Condition {
     /// Counts a request that was not decided.
     pub(super) fn count(&self, error: &StoreError) {
         let counter = match error {
-            StoreError::Unreachable => &self.unreachable,
+            StoreError::Unreachable | StoreError::Lost => &self.unreachable,
             StoreError::Late => &self.late,
             StoreError::Unreadable => &self.unreadable,
             StoreError::Refused(reason) => {

@@ -5,15 +5,23 @@
 //! from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
 //! was lost, which its reader notices by itself, and when it was tried in vain, which the keeper does.
 
-use super::{condition::Condition, fault, script, survey};
-use crate::key::{Key, Path};
+use super::{
+    Scripts,
+    condition::Condition,
+    fault,
+    script::{Call, Script},
+    survey,
+};
+use crate::{
+    key::{Key, Path},
+    verdict::Question,
+};
 use bb8_redis::bb8::ManageConnection;
 use redis::{
     AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
     aio::{MultiplexedConnection, SendError},
 };
 use std::{
-    slice,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,8 +39,8 @@ pub(super) const LONGEST_CONNECT: Duration = Duration::from_millis(500);
 pub(super) struct Connection {
     /// The way to Redis.
     pub(super) redis: MultiplexedConnection,
-    /// What Redis calls the script.
-    pub(super) sha: Arc<str>,
+    /// What Redis calls the scripts, each at its place.
+    pub(super) shas: Arc<[String]>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -52,7 +60,7 @@ pub(super) struct Manager {
     client: Client,
     /// Tells apart what silence and a lost connection may mean.
     is_tls: bool,
-    script: Arc<str>,
+    scripts: Arc<Scripts>,
     condition: Arc<Condition>,
 }
 
@@ -64,10 +72,10 @@ impl Manager {
     pub(super) const fn new(
         client: Client,
         is_tls: bool,
-        script: Arc<str>,
+        scripts: Arc<Scripts>,
         condition: Arc<Condition>,
     ) -> Self {
-        Self { client, is_tls, script, condition }
+        Self { client, is_tls, scripts, condition }
     }
 
     /// Opens a connection. An error says what is wrong, and what to do.
@@ -81,9 +89,10 @@ impl Manager {
         let redis = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut redis = redis.await.map_err(|error| fault::of_connecting(&error, self.is_tls))?;
         self.condition.set_cautions(survey::survey(&mut redis).await?);
-        let sha = load(&mut redis, &self.script).await.map_err(|error| fault::in_words(&error))?;
-        try_script(&mut redis, &sha).await.map_err(|error| fault::in_words(&error))?;
-        Ok(Connection { redis, sha: sha.into(), is_broken })
+        let shas =
+            load(&mut redis, &self.scripts).await.map_err(|error| fault::in_words(&error))?;
+        try_script(&mut redis, &shas).await.map_err(|error| fault::in_words(&error))?;
+        Ok(Connection { redis, shas: shas.into(), is_broken })
     }
 }
 
@@ -97,20 +106,32 @@ fn when_lost(is_broken: Arc<AtomicBool>) -> impl Fn(PushInfo) -> Result<(), Send
     }
 }
 
-/// Has Redis keep the script. Returns what Redis calls it.
-async fn load(redis: &mut MultiplexedConnection, script: &str) -> Result<String, RedisError> {
-    redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(redis).await
+/// Has Redis keep the scripts. Returns what Redis calls them.
+async fn load(
+    redis: &mut MultiplexedConnection,
+    scripts: &Scripts,
+) -> Result<Vec<String>, RedisError> {
+    let mut pipe = redis::pipe();
+    for script in scripts {
+        pipe.cmd("SCRIPT").arg("LOAD").arg(script);
+    }
+    pipe.query_async(redis).await
 }
 
 /// Calls the script about a state that is nobody's, for no domain has no name, and with nothing to check.
 /// So whoever may not call it is told when connecting.
-async fn try_script(redis: &mut MultiplexedConnection, sha: &str) -> Result<(), RedisError> {
+async fn try_script(redis: &mut MultiplexedConnection, shas: &[String]) -> Result<(), RedisError> {
     let nobodys = Key::new("", &Path::of_domain(b""));
-    script::call(sha, slice::from_ref(&nobodys), &[]).query_async::<Value>(redis).await?;
-    // What the script will do with states. Whoever may do only half of it would leave half a request.
+    let question = Question { keys: vec![nobodys.clone()], ..Question::default() };
+    let call = Call::request(&question);
+    if let Some(sha) = shas.get(Script::Request.place()) {
+        call.by_name(sha).query_async::<Value>(redis).await?;
+    }
+    // What the scripts will do with states. Whoever may do only half of it would leave half a request.
     let nobodys = nobodys.as_str();
     let mut pipe = redis::pipe();
     pipe.cmd("GET").arg(nobodys).cmd("SET").arg(nobodys).arg("").arg("PX").arg(1);
+    pipe.cmd("PUBLISH").arg(nobodys).arg("");
     match pipe.cmd("UNLINK").arg(nobodys).exec_async(redis).await {
         Err(error) if fault::code(&error) == Some("NOPERM") => Err(error),
         // Whatever else it has to say, it will say to whoever asks.

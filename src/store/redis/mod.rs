@@ -12,21 +12,25 @@ mod address;
 mod condition;
 mod connection;
 mod fault;
+mod listener;
 pub mod script;
 mod survey;
 
 pub use address::{Address, AddressError, Certificates};
+pub use listener::Listening;
 
 use crate::{
     key::Key,
-    store::{Failures, StoreError},
-    verdict::{Check, Outcome, Verdict},
+    lease::{LeaseId, Leased, Released, Renewed, Term},
+    store::{Failures, Queues, StoreError},
+    verdict::{Answer, Question, Verdict},
 };
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
 use connection::{Connection, LONGEST_CONNECT, Manager};
+use listener::Listener;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
-use script::Answer;
+use script::{Call, Reply, Script};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
     task::{AbortHandle, JoinSet},
@@ -43,14 +47,18 @@ const TRY_EVERY: Duration = Duration::from_millis(250);
 /// How long a connection takes that is there.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
+/// The texts of all scripts, each at its place.
+type Scripts = [String; Script::ALL.len()];
+
 /// The store.
 pub struct Redis {
     address: Address,
     pool: Pool<Manager>,
-    script: Arc<str>,
+    scripts: Arc<Scripts>,
     timeout: Duration,
     condition: Arc<Condition>,
     keeper: AbortHandle,
+    listener: Listener,
 }
 
 impl Redis {
@@ -68,9 +76,10 @@ impl Redis {
     ) -> Result<Self, AddressError> {
         let client = address.client(certificates)?;
         let condition = Arc::new(Condition::default());
-        let script: Arc<str> = script::join(script::CLOCK).into();
-        let (text, told) = (Arc::clone(&script), Arc::clone(&condition));
-        let manager = Manager::new(client, address.is_tls(), text, told);
+        let listener = Listener::new(client.clone());
+        let scripts = Arc::new(Script::ALL.map(|script| script.join(script::CLOCK)));
+        let (texts, told) = (Arc::clone(&scripts), Arc::clone(&condition));
+        let manager = Manager::new(client, address.is_tls(), texts, told);
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
             .min_idle(CONNECTIONS)
@@ -86,7 +95,7 @@ impl Redis {
         while !condition.is_down() && !is_there(&pool).await {}
         let keeper = tokio::spawn(keep(pool.clone(), Arc::clone(&condition)));
         let keeper = keeper.abort_handle();
-        Ok(Self { address, pool, script, timeout, condition, keeper })
+        Ok(Self { address, pool, scripts, timeout, condition, keeper, listener })
     }
 
     /// Where it is.
@@ -119,21 +128,66 @@ impl Redis {
         self.condition.failures()
     }
 
-    /// Decides the checks of one request, as one atomic step.
+    /// Decides a request, as one atomic step.
     ///
     /// # Errors
     ///
     /// Where Redis did not decide. It may have, where the answer was only late or lost.
-    pub async fn decide(&self, keys: &[Key], checks: &[Check]) -> Result<Verdict, StoreError> {
-        if checks.is_empty() {
-            return Ok(Verdict::of(checks, Vec::new()));
+    pub async fn decide(&self, question: &Question) -> Result<Verdict, StoreError> {
+        let checks = &question.checks;
+        if checks.is_empty() && question.taking.is_none() {
+            let answer = Answer { outcomes: Vec::new(), leased: Leased::Nothing };
+            return Ok(Verdict::of(checks, answer));
         }
-        let outcomes = self.ask(keys, checks).await;
-        let outcomes = outcomes.inspect_err(|error| self.condition.count(error))?;
-        Ok(Verdict::of(checks, outcomes))
+        let read = |reply: &Value| script::read_answer(reply, question);
+        let answer = self.ask(&Call::request(question), read).await?;
+        Ok(Verdict::of(checks, answer))
     }
 
-    async fn ask(&self, keys: &[Key], checks: &[Check]) -> Result<Vec<Outcome>, StoreError> {
+    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
+    /// takes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redis::decide`].
+    pub async fn release(&self, id: &LeaseId, marks: bool) -> Result<Released, StoreError> {
+        self.ask(&Call::release(id, marks), script::read_released).await
+    }
+
+    /// Renews a lease.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redis::decide`].
+    pub async fn renew(&self, id: &LeaseId, term: Option<Term>) -> Result<Renewed, StoreError> {
+        self.ask(&Call::renew(id, term), script::read_renewed).await
+    }
+
+    /// Who waits for slots.
+    pub fn queues(&self) -> &Queues {
+        self.listener.queues()
+    }
+
+    /// Has releases announced of these states, until what it returns is dropped.
+    pub async fn listen(&self, keys: &[Key]) -> Listening {
+        self.listener.listen(keys).await
+    }
+
+    /// Calls a script, within the timeout.
+    async fn ask<T>(
+        &self,
+        call: &Call<'_>,
+        read: impl FnOnce(&Value) -> Option<Reply<T>>,
+    ) -> Result<T, StoreError> {
+        let reply = self.reply(call).await.and_then(|reply| match read(&reply) {
+            Some(Reply::Done(answer)) => Ok(answer),
+            Some(Reply::Deleted(_)) => Err(StoreError::Unreadable),
+            None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
+        });
+        reply.inspect_err(|error| self.condition.count(error))
+    }
+
+    async fn reply(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         // Whoever waited for a connection now would wait in vain.
         if self.is_down() {
             return Err(StoreError::Unreachable);
@@ -142,38 +196,34 @@ impl Redis {
         let asking = async {
             let mut connection = take(&self.pool).await.ok_or(StoreError::Unreachable)?;
             is_asked = true;
-            let reply = self.call(&mut connection, keys, checks).await;
+            let reply = self.call(&mut connection, call).await;
             reply.map_err(|error| failure(&connection, &error))
         };
-        let reply = time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
+        time::timeout(self.timeout, asking).await.unwrap_or_else(|_| {
             // A late answer is thrown away when it comes, and nobody else's. Whether another will come
             // is for the keeper to find out: to give the connection up for one that is late would fail
             // all those behind it, who then wait for a new one.
             Err(if is_asked { StoreError::Late } else { StoreError::Unreachable })
-        });
-        match script::answer(&reply?, checks) {
-            Some(Answer::Decided(outcomes)) => Ok(outcomes),
-            Some(Answer::Deleted(_)) => Err(StoreError::Unreadable),
-            None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
-        }
+        })
     }
 
-    /// Calls the script; where Redis has forgotten it, with its text, from which Redis knows it again. To
+    /// Calls a script; where Redis has forgotten it, with its text, from which Redis knows it again. To
     /// load it and to call it again would be two steps, between which it may be forgotten once more.
     async fn call(
         &self,
         connection: &mut Connection,
-        keys: &[Key],
-        checks: &[Check],
+        call: &Call<'_>,
     ) -> Result<Value, RedisError> {
-        let call = script::call(&connection.sha, keys, checks);
-        let reply = call.query_async(&mut connection.redis).await;
-        match reply {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let call = script::call_with_text(&self.script, keys, checks);
-                call.query_async(&mut connection.redis).await
+        let place = call.script.place();
+        let Some(sha) = connection.shas.get(place) else { return Ok(Value::Nil) };
+        let reply = call.by_name(sha).query_async(&mut connection.redis).await;
+        match (reply, self.scripts.get(place)) {
+            (Err(error), Some(text))
+                if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
+            {
+                call.by_text(text).query_async(&mut connection.redis).await
             }
-            reply => reply,
+            (reply, _) => reply,
         }
     }
 }
@@ -186,7 +236,7 @@ fn failure(connection: &Connection, error: &RedisError) -> StoreError {
     }
     match code {
         Some(_) => StoreError::Refused(fault::in_words(error)),
-        None => StoreError::Unreachable,
+        None => StoreError::Lost,
     }
 }
 

@@ -1,51 +1,124 @@
-//! The script that decides a request in Redis, and the way to call it: checks in, outcomes out.
+//! The scripts that decide in Redis, and the way to call them: questions in, answers out.
 
 use crate::{
     key::Key,
+    lease::{By, LeaseId, Leased, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
-    verdict::{Check, Outcome},
+    verdict::{Answer, Outcome, Question},
 };
 use redis::{Cmd, Value};
 
 /// The clock that is served: Redis's own.
 pub const CLOCK: &str = include_str!("../../../lua/clock.lua");
 
+const KEY: &str = include_str!("../../../lua/key.lua");
+const SLOTS: &str = include_str!("../../../lua/slots.lua");
+const IN_FLIGHT: &str = include_str!("../../../lua/lease/in_flight.lua");
+const RECORD: &str = include_str!("../../../lua/lease/record.lua");
+const SLOTTED: &str = include_str!("../../../lua/lease/slotted.lua");
 const REQUEST: &str = include_str!("../../../lua/request.lua");
+const RELEASE: &str = include_str!("../../../lua/release.lua");
+const RENEW: &str = include_str!("../../../lua/renew.lua");
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
 
-/// The whole script: a clock, the limiters, the request. Only tests join another clock than [`CLOCK`].
-pub fn join(clock: &str) -> String {
-    let limiters = limiter::SCRIPTS.join("\n");
-    format!("{clock}\n{limiters}\n{REQUEST}")
+/// A script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    /// Decides a request.
+    Request,
+    /// Releases a lease.
+    Release,
+    /// Renews one.
+    Renew,
 }
 
-/// The call for a request: `sha` is what Redis calls the script.
-pub fn call(sha: &str, keys: &[Key], checks: &[Check]) -> Cmd {
-    call_by("EVALSHA", sha, keys, checks)
-}
+impl Script {
+    /// All of them, each at the place that [`Script::place`] says.
+    pub const ALL: [Self; 3] = [Self::Request, Self::Release, Self::Renew];
 
-/// The same for a Redis that has forgotten the script, which is in the call.
-pub fn call_with_text(script: &str, keys: &[Key], checks: &[Check]) -> Cmd {
-    call_by("EVAL", script, keys, checks)
-}
-
-fn call_by(command: &str, script: &str, keys: &[Key], checks: &[Check]) -> Cmd {
-    let mut call = redis::cmd(command);
-    call.arg(script).arg(keys.len());
-    for key in keys {
-        call.arg(key.as_str());
+    /// Where it stands in the list.
+    pub const fn place(self) -> usize {
+        match self {
+            Self::Request => 0,
+            Self::Release => 1,
+            Self::Renew => 2,
+        }
     }
-    call.arg(arguments(checks));
-    call
+
+    /// The whole script: a clock, and what it uses. Only tests join another clock than [`CLOCK`].
+    pub fn join(self, clock: &str) -> String {
+        match self {
+            Self::Request => {
+                let limiters = limiter::SCRIPTS.join("\n");
+                [clock, KEY, IN_FLIGHT, RECORD, SLOTS, &limiters, REQUEST].join("\n")
+            }
+            Self::Release => [clock, KEY, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
+            Self::Renew => [clock, KEY, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
+        }
+    }
+}
+
+/// A call of a script.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// Which.
+    pub script: Script,
+    keys: Vec<&'a Key>,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl<'a> Call<'a> {
+    /// To decide a request.
+    pub fn request(question: &'a Question) -> Self {
+        Self {
+            script: Script::Request,
+            keys: question.keys.iter().collect(),
+            arguments: vec![rows(question), question.taking.as_ref().map_or_else(Vec::new, lease)],
+        }
+    }
+
+    /// To release a lease.
+    pub fn release(id: &'a LeaseId, marks: bool) -> Self {
+        let marks = if marks { "1" } else { "0" };
+        Self { script: Script::Release, keys: vec![id.key()], arguments: vec![marks.into()] }
+    }
+
+    /// To renew a lease.
+    pub fn renew(id: &'a LeaseId, term: Option<Term>) -> Self {
+        let term_us = term.map_or(0, Term::as_micros).to_string();
+        Self { script: Script::Renew, keys: vec![id.key()], arguments: vec![term_us.into()] }
+    }
+
+    /// The command for a Redis that knows the script by this name.
+    pub fn by_name(&self, sha: &str) -> Cmd {
+        self.command("EVALSHA", sha)
+    }
+
+    /// The command for one that has forgotten it: the script is in it.
+    pub fn by_text(&self, text: &str) -> Cmd {
+        self.command("EVAL", text)
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(self.keys.len());
+        for key in &self.keys {
+            command.arg(key.as_str());
+        }
+        for argument in &self.arguments {
+            command.arg(argument.as_slice());
+        }
+        command
+    }
 }
 
 /// What the script is told of checks: a row of numbers for each.
 #[expect(clippy::cast_precision_loss, reason = "slots are few, and amounts are cut to 2^53")]
-fn arguments(checks: &[Check]) -> Vec<u8> {
-    let mut numbers = Vec::with_capacity(10 * checks.len());
-    for check in checks {
+fn rows(question: &Question) -> Vec<u8> {
+    let mut numbers = Vec::with_capacity(10 * question.checks.len());
+    for check in &question.checks {
         let (cost, amount) = match check.cost {
             Cost::Take(amount) => (0.0, amount),
             Cost::Peek => (1.0, 0),
@@ -61,26 +134,73 @@ fn arguments(checks: &[Check]) -> Vec<u8> {
     numbers.into_iter().flat_map(f64::to_le_bytes).collect()
 }
 
-/// What the script answers.
+/// What it is told of the lease.
+#[expect(clippy::cast_precision_loss, reason = "slots are few, and a day has few microseconds")]
+fn lease(taking: &Taking) -> Vec<u8> {
+    let by = match taking.by {
+        By::Server => 0.0,
+        By::Caller => 1.0,
+        By::Request => 2.0,
+    };
+    let numbers = [(taking.slot + 1) as f64, by, taking.term.as_micros() as f64];
+    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
+    bytes.extend(taking.fingerprint.iter().flat_map(|fingerprint| fingerprint.0));
+    bytes
+}
+
+/// What a script says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// It decided: what became of each check.
-    Decided(Vec<Outcome>),
-    /// One of the keys held something that is no state, and has been deleted. Nothing else was done.
-    /// The place of the key among the request's.
+pub enum Reply<T> {
+    /// It was done.
+    Done(T),
+    /// A key held something that is no state, and has been deleted. Nothing else was done. Its place among
+    /// the keys.
     Deleted(usize),
 }
 
-/// Reads a reply. `None` where it is none of the script's.
-pub fn answer(reply: &Value, checks: &[Check]) -> Option<Answer> {
+/// Reads the reply to a request. `None` where it is none of the script's.
+pub fn read_answer(reply: &Value, question: &Question) -> Option<Reply<Answer>> {
+    read(reply, |numbers| match numbers {
+        [leased, outcomes @ ..] if outcomes.len() == 3 * question.checks.len() => {
+            let outcomes = outcomes.chunks_exact(3).map(outcome).collect::<Option<_>>()?;
+            let leased = match *leased {
+                0 => Leased::Nothing,
+                -1 => Leased::Conflict,
+                left => Leased::For { left_us: left.try_into().ok()? },
+            };
+            Some(Answer { outcomes, leased })
+        }
+        _ => None,
+    })
+}
+
+/// Reads the reply to a release.
+pub fn read_released(reply: &Value) -> Option<Reply<Released>> {
+    read(reply, |numbers| match numbers {
+        [1] => Some(Released::Live),
+        [2] => Some(Released::Expired),
+        [3] => Some(Released::AlreadyGone),
+        _ => None,
+    })
+}
+
+/// Reads the reply to a renewal.
+pub fn read_renewed(reply: &Value) -> Option<Reply<Renewed>> {
+    read(reply, |numbers| match *numbers {
+        [1, left] => Some(Renewed::Live { left_us: left.try_into().ok()? }),
+        [2, _] => Some(Renewed::Expired),
+        [3, _] => Some(Renewed::AlreadyGone),
+        [4, _] => Some(Renewed::Lost),
+        _ => None,
+    })
+}
+
+fn read<T>(reply: &Value, done: impl FnOnce(&[i64]) -> Option<T>) -> Option<Reply<T>> {
     let Value::Array(numbers) = reply else { return None };
     let numbers: Option<Vec<i64>> = numbers.iter().map(number).collect();
     match numbers?.as_slice() {
-        [0, outcomes @ ..] if outcomes.len() == 3 * checks.len() => {
-            let outcomes = outcomes.chunks_exact(3).map(outcome).collect::<Option<_>>();
-            outcomes.map(Answer::Decided)
-        }
-        [slot] => Some(Answer::Deleted(usize::try_from(*slot).ok()?.checked_sub(1)?)),
+        [0, rest @ ..] => done(rest).map(Reply::Done),
+        [slot] => Some(Reply::Deleted(usize::try_from(*slot).ok()?.checked_sub(1)?)),
         _ => None,
     }
 }

@@ -1,0 +1,31 @@
+-- Releases a lease as one atomic step: its slots come back, its record goes. It is `release` of
+-- src/release.rs in Lua. Whoever waits for a slot of a state is told on the channel of the state's name.
+--
+-- KEYS[1]  The lease's record. The keys of the states it holds slots of stand in it.
+-- ARGV[1]  1 where an acquire may be to come, which is to take nothing then; else 0.
+--
+-- The reply is two whole numbers: 0, and what it was: 1 held until now, 2 expired, 3 already gone. Or 1
+-- alone: the key held what is no record, and has been deleted.
+
+local now = now_us()
+local leases = record()
+local text = get(KEYS[1])
+local stored = text and leases.read(text)
+if text and not stored then
+  redis.call('UNLINK', KEYS[1])
+  return { 1 }
+end
+local entries = leases.current(stored, now)
+local was, entry = leases.release(entries, ARGV[1] == '1', now)
+local states = slotted(now)
+if entry then
+  for _, hold in ipairs(entry.holds) do
+    states.give_back(hold, entry.deadline)
+  end
+end
+states.announce(states.write())
+local written = leases.write(entries)
+if written ~= (text or '') then
+  keep(KEYS[1], written, leases.fresh_at(entries), text, now)
+end
+return { 0, was }

@@ -1,0 +1,78 @@
+-- What the limits have in common that count requests in flight: src/limiter/slots.rs in Lua, name by name.
+
+-- A limiter, made of what tells such limits apart:
+--   limit             reads the parameters that begin at a place of the arguments, `term_us` and `critical`
+--                     among them, and returns where they end, too
+--   free              how many slots are free for the requests that meet a limit, where so many are taken
+--   only_counts       whether those requests are counted and never refused
+local function slot_limiter(limit, free, only_counts)
+  local slots = in_flight()
+  local TAKE, PEEK = 0, 1
+  local NEVER = -1
+
+  -- 0 where they are free.
+  local function lacks(limit, live, now, count)
+    local function fits(critical, others)
+      return free(limit, critical, others) >= count
+    end
+    if only_counts(limit) or fits(slots.slots(live)) then
+      return 0
+    end
+    local fits_at = slots.fits_at(live, fits)
+    return fits_at and fits_at - now or NEVER
+  end
+
+  -- So many slots, critical ones first.
+  local function of(limit, count)
+    if limit.critical then
+      return count, 0
+    end
+    return 0, count
+  end
+
+  -- Returns how long until it passes, 0 where it does, and the state it leaves, nil where it leaves things
+  -- as they were.
+  local function check(limit, state, now, cost, count)
+    local live = slots.live(state, now)
+    if cost == PEEK then
+      return lacks(limit, live, now, 1), nil
+    elseif cost ~= TAKE then
+      return 0, nil
+    end
+    local over = lacks(limit, live, now, count)
+    if over ~= 0 then
+      return over, nil
+    end
+    slots.add(live, slots.deadline_of(limit.term_us, now), of(limit, count))
+    return 0, live
+  end
+
+  -- Slots that are free, and microseconds until no slot is taken.
+  local function left(limit, state, now)
+    local live = slots.live(state, now)
+    return free(limit, slots.slots(live)), math.max(slots.empty_at(live) - now, 0)
+  end
+
+  return {
+    limit = limit,
+    read = slots.read,
+    write = slots.write,
+    pulled_back = function(limit, state, now)
+      return slots.pulled_back(limit.term_us, state, now)
+    end,
+    check = check,
+    is_settled_regardless = function()
+      return false
+    end,
+    left = left,
+    fresh_at = function(_, state)
+      return slots.empty_at(state)
+    end,
+    -- The slots that a cost takes, critical ones first; nil where it takes none.
+    slots = function(limit, cost, count)
+      if cost == TAKE then
+        return of(limit, count)
+      end
+    end,
+  }
+end

@@ -1,0 +1,240 @@
+//! Leases: to acquire one and wait for it, to renew it, to release it.
+
+use super::{Decider, Taken, draw};
+use crate::{
+    decision::{Code, Decision},
+    key::Key,
+    lease::{By, Fingerprint, LeaseId, Leased, Released, Renewed, Term},
+    request::Request,
+    rules::Resolution,
+    store::{Place, StoreError},
+    verdict::Verdict,
+};
+use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
+use tokio::time;
+
+/// How often whoever is first in line looks by himself: an announcement may be lost with its connection.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest that a caller may wait for a lease.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What to acquire, and how.
+#[derive(Debug, Clone)]
+pub struct Acquire {
+    /// For what.
+    pub request: Request,
+    /// The lease's id, where the caller chose one.
+    pub id: Option<LeaseId>,
+    /// How long it is to last at most, where that is less than the rules allow.
+    pub term: Option<Term>,
+    /// How long to wait for slots.
+    pub wait: Duration,
+}
+
+/// Why there is no answer to an acquire.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAcquired {
+    /// The store did not decide.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The id that the caller chose is held for another request.
+    #[error(
+        "`lease_id` {0} is held for another domain or other descriptors: choose another, or release it first"
+    )]
+    Conflict(String),
+}
+
+/// How it stands with a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renewal {
+    /// It is held, so many microseconds more.
+    Live {
+        /// Until its deadline.
+        left_us: u64,
+    },
+    /// It had to be taken again, and is held so many microseconds.
+    Retaken {
+        /// Until its deadline.
+        left_us: u64,
+    },
+    /// Its time was over.
+    Expired,
+    /// It was released.
+    AlreadyGone,
+    /// It is not known, or not held any more.
+    Lost,
+}
+
+impl Decider {
+    /// Decides a request, and holds what it takes under a lease, which is part of the decision. Where slots
+    /// alone refuse it, it may wait for them. As with [`Decider::decide`], what it took is given back unless
+    /// it is kept.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no decision.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        acquire: &Acquire,
+    ) -> Result<(Decision, Option<Taken>), NotAcquired> {
+        let request = &acquire.request;
+        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        self.release_all(&resolution.releases).await;
+        let (id, by) = match &acquire.id {
+            Some(id) => (id.clone(), By::Caller),
+            None => (draw()?, By::Server),
+        };
+        let fingerprint = Some(Fingerprint::of(request));
+        resolution.question.take_under(&id, by, acquire.term, fingerprint);
+        let (verdict, taken) = self.ask_and_wait(&resolution, &id, acquire.wait).await?;
+
+        let mut decision = self.fold(&resolution, &verdict);
+        let left_us = match verdict.leased {
+            Leased::Conflict => return Err(NotAcquired::Conflict(id.as_str().to_owned())),
+            Leased::For { left_us } => Some(left_us),
+            // In shadow mode: it may go ahead, though it holds nothing.
+            Leased::Nothing if decision.code == Code::Ok => {
+                resolution.question.taking.as_ref().map(|taking| taking.term.as_micros())
+            }
+            Leased::Nothing => None,
+        };
+        if let Some(left_us) = left_us {
+            let name = Bytes::copy_from_slice(id.as_str().as_bytes());
+            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
+        }
+        Ok((decision, taken))
+    }
+
+    /// Asks the store, and where slots alone refuse, again whenever some may have come free, until the wait
+    /// is over. Nothing is held meanwhile.
+    async fn ask_and_wait(
+        self: &Arc<Self>,
+        resolution: &Resolution<'_>,
+        id: &LeaseId,
+        wait: Duration,
+    ) -> Result<(Verdict, Option<Taken>), StoreError> {
+        if wait.is_zero() {
+            return self.ask(resolution, Some(id)).await;
+        }
+        let over = time::sleep(wait.min(LONGEST_WAIT));
+        tokio::pin!(over);
+        let mut is_over = false;
+        let question = &resolution.question;
+        let takes_slots = question.checks.iter().filter(|it| it.limit.slots(it.cost).is_some());
+        let wanted: Vec<Key> =
+            takes_slots.filter_map(|check| question.keys.get(check.slot)).cloned().collect();
+        let queues = self.store.queues();
+        let mut place: Option<Place<'_>> = None;
+        let mut _listening = None;
+        // Whoever came before is served before.
+        let ahead = queues.waited_for(&wanted);
+        if !ahead.is_empty() {
+            place = queues.join();
+            if let Some(place) = &mut place {
+                place.stand(ahead);
+            }
+        }
+        loop {
+            let mut look_in = LONGEST_WAIT;
+            if is_over || place.as_ref().is_none_or(Place::is_first) {
+                let (verdict, taken) = self.ask(resolution, Some(id)).await?;
+                let waits_for = verdict.waits_for(&question.checks).filter(|_| !is_over);
+                let Some((slots, wait_us)) = waits_for else { return Ok((verdict, taken)) };
+                if place.is_none() {
+                    place = queues.join();
+                }
+                let Some(place) = &mut place else { return Ok((verdict, taken)) };
+                let keys = slots.into_iter().filter_map(|slot| question.keys.get(slot).cloned());
+                let mut keys: Vec<Key> = keys.collect();
+                keys.sort();
+                keys.dedup();
+                let is_new = place.keys() != keys;
+                place.stand(keys);
+                if is_new {
+                    _listening = self.store.listen(place.keys()).await;
+                    // What came free before anybody listened.
+                    continue;
+                }
+                look_in = LOOK_AGAIN.min(Duration::from_micros(wait_us));
+            }
+            if let Some(place) = &place {
+                tokio::select! {
+                    () = &mut over => is_over = true,
+                    () = place.rung() => {}
+                    () = time::sleep(look_in) => {}
+                }
+            }
+        }
+    }
+
+    /// Renews a lease. Where it is not there any more and `again` says what it held, that is taken again,
+    /// if there is room, without charging rates.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it.
+    pub async fn renew(
+        self: &Arc<Self>,
+        id: &LeaseId,
+        term: Option<Term>,
+        again: Option<&Request>,
+    ) -> Result<Renewal, StoreError> {
+        let renewed = self.store.renew(self.clock.now(), id, term).await?;
+        match (renewed, again) {
+            (Renewed::Live { left_us }, _) => Ok(Renewal::Live { left_us }),
+            (Renewed::AlreadyGone, _) => Ok(Renewal::AlreadyGone),
+            (Renewed::Expired | Renewed::Lost, Some(request)) => {
+                self.take_again(id, term, request).await
+            }
+            (Renewed::Expired, None) => Ok(Renewal::Expired),
+            (Renewed::Lost, None) => Ok(Renewal::Lost),
+        }
+    }
+
+    async fn take_again(
+        self: &Arc<Self>,
+        id: &LeaseId,
+        term: Option<Term>,
+        request: &Request,
+    ) -> Result<Renewal, StoreError> {
+        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        let question = &mut resolution.question;
+        question.checks.retain(|check| check.limit.slots(check.cost).is_some());
+        question.take_under(id, By::Caller, term, Some(Fingerprint::of(request)));
+        let term = question.taking.as_ref().map(|taking| taking.term).unwrap_or_default();
+        // Its holder knows of it. Should this answer be lost, the next renewal finds the lease.
+        let (verdict, _) = self.ask(&resolution, None).await?;
+        Ok(match verdict.leased {
+            Leased::For { left_us } => Renewal::Retaken { left_us },
+            Leased::Nothing if self.modes.shadow => Renewal::Retaken { left_us: term.as_micros() },
+            Leased::Nothing | Leased::Conflict => Renewal::Lost,
+        })
+    }
+
+    /// Releases a lease.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it. Then the release is kept, and made when it can be.
+    pub async fn release(self: &Arc<Self>, id: &LeaseId) -> Result<Released, StoreError> {
+        self.release_or_keep(id, false).await
+    }
+
+    /// Releases what a request says that it releases. Whatever becomes of the request, that is carried out.
+    pub(super) async fn release_all(self: &Arc<Self>, ids: &[LeaseId]) {
+        let releasing: Vec<_> = ids
+            .iter()
+            .map(|id| {
+                let (decider, id) = (Arc::clone(self), id.clone());
+                // An acquire under a name that a request carries may be slower than its release.
+                tokio::spawn(async move { decider.release_or_keep(&id, !id.is_drawn()).await })
+            })
+            .collect();
+        for released in releasing {
+            // Where the store does not take it, it is kept.
+            let _ = released.await;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Releases that are to be made: those that the store could not be told of are kept until it can, and those
+//! of requests that nobody waits for are made in the background.
+
+use super::Decider;
+use crate::{clock::Timestamp, lease::LeaseId, store::StoreError};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{runtime::Handle, task::JoinSet, time};
+
+/// The most releases that are kept. Beyond, the oldest leases are left to their deadlines.
+const MOST_KEPT: usize = 100_000;
+
+/// How long after a failure the store is told again.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+
+/// How many it is told of at a time.
+const AT_A_TIME: usize = 64;
+
+/// Releases that are to be made.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    kept: Mutex<VecDeque<Kept>>,
+    /// Whether somebody sees to those that are kept.
+    is_attended: AtomicBool,
+    /// How many are being made in the background.
+    under_way: AtomicUsize,
+    /// How many had to be given up, for there were too many, since the process began.
+    given_up: AtomicU64,
+}
+
+/// A release that is kept.
+#[derive(Debug, Clone)]
+struct Kept {
+    id: LeaseId,
+    marks: bool,
+    /// When every lease will be over anyhow.
+    until: Timestamp,
+}
+
+impl Pending {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, release: Kept) {
+        let mut kept = self.kept();
+        if kept.len() >= MOST_KEPT {
+            kept.pop_front();
+            self.given_up.fetch_add(1, Ordering::Relaxed);
+        }
+        kept.push_back(release);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) == 0 && self.kept().is_empty()
+    }
+}
+
+impl Decider {
+    /// Releases that had to be given up, for too many were to be made, since the process began.
+    pub fn releases_given_up(&self) -> u64 {
+        self.pending.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all releases are made, but no longer than this.
+    pub async fn finish_releases(&self, patience: Duration) {
+        let all_made = async {
+            while !self.pending.is_empty() {
+                time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // Those that are not made by then are left to their deadlines.
+        let _ = time::timeout(patience, all_made).await;
+    }
+
+    /// Gives back in the background what a request took that nobody waits for any more. It may still be
+    /// taking it: then it takes nothing.
+    pub(super) fn give_back(self: &Arc<Self>, id: LeaseId) {
+        // Where the runtime is gone, so is the process.
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.pending.under_way.fetch_add(1, Ordering::Relaxed);
+        let decider = Arc::clone(self);
+        runtime.spawn(async move {
+            let _ = decider.release_or_keep(&id, true).await;
+            decider.pending.under_way.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    /// Releases a lease, or keeps the release until the store can take it.
+    pub(super) async fn release_or_keep(
+        self: &Arc<Self>,
+        id: &LeaseId,
+        marks: bool,
+    ) -> Result<crate::lease::Released, StoreError> {
+        let now = self.clock.now();
+        let released = self.store.release(now, id, marks).await;
+        if released.is_err() {
+            let until = now + self.rules.longest_lease_us();
+            self.pending.push(Kept { id: id.clone(), marks, until });
+            self.attend();
+        }
+        released
+    }
+
+    /// Sees to it that what is kept is made in the end.
+    fn attend(self: &Arc<Self>) {
+        if self.pending.is_attended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let decider = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                time::sleep(TRY_EVERY).await;
+                while decider.make_some().await {}
+                if decider.pending.kept().is_empty() {
+                    decider.pending.is_attended.store(false, Ordering::Release);
+                    // One may have been kept meanwhile, by somebody who saw it attended.
+                    if decider.pending.kept().is_empty()
+                        || decider.pending.is_attended.swap(true, Ordering::AcqRel)
+                    {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Tells the store of the oldest. Whether it was told, and there may be more.
+    async fn make_some(self: &Arc<Self>) -> bool {
+        let now = self.clock.now();
+        let oldest: Vec<Kept> = {
+            let mut kept = self.pending.kept();
+            let count = kept.len().min(AT_A_TIME);
+            kept.drain(..count).filter(|release| release.until > now).collect()
+        };
+        if oldest.is_empty() {
+            return false;
+        }
+        let mut making = JoinSet::new();
+        for release in oldest {
+            let decider = Arc::clone(self);
+            making.spawn(async move {
+                let made = decider.store.release(now, &release.id, release.marks).await;
+                made.is_err().then_some(release)
+            });
+        }
+        let failed: Vec<Kept> = making.join_all().await.into_iter().flatten().collect();
+        let is_made = failed.is_empty();
+        let mut kept = self.pending.kept();
+        for release in failed.into_iter().rev() {
+            kept.push_front(release);
+        }
+        is_made
+    }
+}

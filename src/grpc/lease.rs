@@ -1,0 +1,183 @@
+//! `LeaseService`: acquire, renew, release; `hold.rs` is the stream that is a lease.
+
+mod hold;
+
+use super::{
+    LARGEST_MESSAGE, Undecided,
+    proto::{
+        envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
+        tollgate::v1::{
+            AcquireRequest, AcquireResponse, HoldRequest, HoldResponse, LeaseState, Refusal,
+            ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
+            acquire_response::Outcome, lease_service_server,
+        },
+    },
+    request::{InvalidRequest, read_parts},
+    response::{write_duration, write_status},
+    told::until_told,
+};
+use crate::{
+    decider::{Acquire, Decider, Renewal},
+    decision::Decision,
+    lease::{LeaseId, Released, Term},
+    request::Request as Question,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The full name of the service.
+pub const SERVICE: &str = lease_service_server::SERVICE_NAME;
+
+/// The server of the service.
+pub type Server = lease_service_server::LeaseServiceServer<Leases>;
+
+/// Answers for leases.
+#[derive(Debug, Clone)]
+pub struct Leases {
+    decider: Arc<Decider>,
+    /// Closed when the server stops: streams end then.
+    stopped: watch::Receiver<()>,
+}
+
+impl Leases {
+    /// A service that asks this decider. Its streams end when `stopped` closes.
+    pub const fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
+        Self { decider, stopped }
+    }
+
+    /// The service for a gRPC server.
+    pub fn into_server(self) -> Server {
+        Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
+    }
+}
+
+#[tonic::async_trait]
+impl lease_service_server::LeaseService for Leases {
+    async fn acquire(
+        &self,
+        request: Request<AcquireRequest>,
+    ) -> Result<Response<AcquireResponse>, Status> {
+        let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
+        let (decision, taken) = self.decider.acquire(&acquire).await.map_err(Undecided::from)?;
+        Ok(until_told(write_acquired(decision), taken))
+    }
+
+    async fn renew(
+        &self,
+        request: Request<RenewRequest>,
+    ) -> Result<Response<RenewResponse>, Status> {
+        let (id, term, again) = read_renew(request.into_inner()).map_err(Undecided::from)?;
+        let renewal = self.decider.renew(&id, term, again.as_ref()).await;
+        Ok(Response::new(write_renewed(renewal.map_err(Undecided::from)?)))
+    }
+
+    async fn release(
+        &self,
+        request: Request<ReleaseRequest>,
+    ) -> Result<Response<ReleaseResponse>, Status> {
+        let id = read_id(&request.into_inner().lease_id).map_err(Undecided::from)?;
+        // Whatever becomes of this call, the release is made.
+        let decider = Arc::clone(&self.decider);
+        let released = tokio::spawn(async move { decider.release(&id).await }).await;
+        let state = match released {
+            Ok(Ok(Released::Live)) => LeaseState::Live,
+            Ok(Ok(Released::Expired)) => LeaseState::Expired,
+            Ok(Ok(Released::AlreadyGone)) => LeaseState::AlreadyGone,
+            Ok(Err(_)) | Err(_) => LeaseState::Pending,
+        };
+        Ok(Response::new(ReleaseResponse { state: state.into() }))
+    }
+
+    type HoldStream = ReceiverStream<Result<HoldResponse, Status>>;
+
+    async fn hold(
+        &self,
+        request: Request<Streaming<HoldRequest>>,
+    ) -> Result<Response<Self::HoldStream>, Status> {
+        /// A caller that does not read hears the latest late.
+        const UNREAD: usize = 4;
+        let (events, sent) = mpsc::channel(UNREAD);
+        let Self { decider, stopped } = self.clone();
+        tokio::spawn(hold::hold(decider, request.into_inner(), events, stopped));
+        Ok(Response::new(ReceiverStream::new(sent)))
+    }
+}
+
+fn read_acquire(message: AcquireRequest) -> Result<Acquire, InvalidRequest> {
+    let id = match message.lease_id.as_str() {
+        "" => None,
+        chosen => Some(LeaseId::chosen(chosen)?),
+    };
+    Ok(Acquire {
+        request: read_parts(message.domain, message.descriptors, 0)?,
+        id,
+        term: read_ttl(message.ttl)?,
+        wait: read_duration("wait", message.wait)?.unwrap_or_default(),
+    })
+}
+
+/// Which lease, how long, and what to take again where it was lost.
+type Renew = (LeaseId, Option<Term>, Option<Question>);
+
+fn read_renew(message: RenewRequest) -> Result<Renew, InvalidRequest> {
+    let descriptors: Vec<RateLimitDescriptor> = message.descriptors;
+    let says_what = !message.domain.is_empty() || !descriptors.is_empty();
+    let again = says_what.then(|| read_parts(message.domain, descriptors, 0)).transpose()?;
+    Ok((read_id(&message.lease_id)?, read_ttl(message.ttl)?, again))
+}
+
+fn read_id(text: &str) -> Result<LeaseId, InvalidRequest> {
+    if text.is_empty() {
+        return Err(InvalidRequest::NoLeaseId);
+    }
+    Ok(LeaseId::known(text)?)
+}
+
+fn read_ttl(ttl: Option<prost_types::Duration>) -> Result<Option<Term>, InvalidRequest> {
+    match read_duration("ttl", ttl)? {
+        Some(Duration::ZERO) => Err(InvalidRequest::NoTime { field: "ttl" }),
+        ttl => {
+            Ok(ttl.map(|ttl| Term::of_micros(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX))))
+        }
+    }
+}
+
+fn read_duration(
+    field: &'static str,
+    duration: Option<prost_types::Duration>,
+) -> Result<Option<Duration>, InvalidRequest> {
+    let duration = duration.map(Duration::try_from).transpose();
+    duration.map_err(|_| InvalidRequest::NoTime { field })
+}
+
+fn write_acquired(decision: Decision) -> AcquireResponse {
+    let outcome = if decision.refused.is_some() { Outcome::Refused } else { Outcome::Acquired };
+    let lease = decision.lease.as_ref();
+    AcquireResponse {
+        outcome: outcome.into(),
+        lease_id: lease.map(|lease| lease.id.as_str().to_owned()).unwrap_or_default(),
+        expires_in: lease.map(|lease| write_duration(lease.left_us)),
+        statuses: decision.statuses.into_iter().map(write_status).collect(),
+        refusal: decision.refused.map(|refused| Refusal {
+            http_status: if refused.sheds_load { 503 } else { 429 },
+            limit_name: refused.limit_name.unwrap_or_default(),
+            message: refused.message,
+            retry_after: refused
+                .retry_after_s
+                .map(|it| write_duration(it.saturating_mul(1_000_000))),
+        }),
+    }
+}
+
+fn write_renewed(renewal: Renewal) -> RenewResponse {
+    let (state, left_us) = match renewal {
+        Renewal::Live { left_us } => (LeaseState::Live, Some(left_us)),
+        Renewal::Retaken { left_us } => (LeaseState::Retaken, Some(left_us)),
+        Renewal::Expired => (LeaseState::Expired, None),
+        Renewal::AlreadyGone => (LeaseState::AlreadyGone, None),
+        Renewal::Lost => (LeaseState::Lost, None),
+    };
+    RenewResponse { state: state.into(), expires_in: left_us.map(write_duration) }
+}
