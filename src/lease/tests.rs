@@ -86,7 +86,7 @@ impl Pool {
                 let verdict = self.store.decide(now, &question);
                 let has_room = match limit {
                     Limit::Fleet(_) => {
-                        critical || others + slots <= 10 - critical_now.max(2).min(10)
+                        critical || others + slots <= 10 - critical_now.clamp(2, 10)
                     }
                     _ => others + critical_now + slots <= 10,
                 };
