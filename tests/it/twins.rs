@@ -47,6 +47,8 @@ impl World {
             match kept {
                 Some(kept) => {
                     let ttl_ms = (kept.fresh_at - now).div_ceil(1000) + MARGIN_MS;
+                    let is_record = kept.state.record().is_some();
+                    let ttl_ms = ttl_ms + if is_record { now.as_micros() % 1000 * 10 } else { 0 };
                     self.0.insert(keys[slot].clone(), (kept.state, ttl_ms));
                 }
                 None => {
