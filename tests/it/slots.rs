@@ -190,10 +190,10 @@ async fn other_descriptors_are_decided_beside_a_release(store: &Store) {
     let both = json!([{ "entries": [["rate", "x"]] }, { "entries": [["lease_id", id]] }]);
     let answer = mesh.ask("edge", both).await;
     assert_eq!(answer.overall_code(), Code::OverLimit);
-    assert_eq!(answer.statuses.iter().map(|it| it.code()).collect::<Vec<_>>(), [
-        Code::OverLimit,
-        Code::Ok
-    ]);
+    assert_eq!(
+        answer.statuses.iter().map(|it| it.code()).collect::<Vec<_>>(),
+        [Code::OverLimit, Code::Ok]
+    );
     assert_eq!(mesh.free("edge", json!([["user", "ada"]])).await, 3);
 }
 
