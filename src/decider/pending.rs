@@ -2,7 +2,11 @@
 //! of requests that nobody waits for are made in the background.
 
 use super::Decider;
-use crate::{clock::Timestamp, lease::LeaseId, store::StoreError};
+use crate::{
+    clock::Timestamp,
+    lease::{LeaseId, Released},
+    store::StoreError,
+};
 use std::{
     collections::VecDeque,
     sync::{
@@ -87,7 +91,9 @@ impl Decider {
         self.pending.under_way.fetch_add(1, Ordering::Relaxed);
         let decider = Arc::clone(self);
         runtime.spawn(async move {
-            let _ = decider.release_or_keep(&id, true).await;
+            if decider.store.release(decider.clock.now(), &id, true).await.is_err() {
+                decider.keep_release(&id, true);
+            }
             decider.pending.under_way.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -97,15 +103,18 @@ impl Decider {
         self: &Arc<Self>,
         id: &LeaseId,
         marks: bool,
-    ) -> Result<crate::lease::Released, StoreError> {
-        let now = self.clock.now();
-        let released = self.store.release(now, id, marks).await;
-        if released.is_err() {
-            let until = now + self.rules.longest_lease_us();
-            self.pending.push(Kept { id: id.clone(), marks, until });
-            self.attend();
-        }
-        released
+    ) -> Result<Released, StoreError> {
+        let released = self.store.release(self.clock.now(), id, marks).await;
+        released.inspect_err(|error| {
+            // Made twice, it must not be taken for another that comes before its acquire.
+            self.keep_release(id, marks && !error.may_be_done());
+        })
+    }
+
+    fn keep_release(self: &Arc<Self>, id: &LeaseId, marks: bool) {
+        let until = self.clock.now() + self.rules.longest_lease_us();
+        self.pending.push(Kept { id: id.clone(), marks, until });
+        self.attend();
     }
 
     /// Sees to it that what is kept is made in the end.

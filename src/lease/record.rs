@@ -139,7 +139,8 @@ impl Record {
     }
 
     /// An admitted request takes what it holds. What it holds then.
-    pub fn take(&mut self, taking: &Taking, holds: Vec<Hold>, now: Timestamp) -> Leased {
+    pub fn take(&mut self, taking: &Taking, mut holds: Vec<Hold>, now: Timestamp) -> Leased {
+        holds.shrink_to_fit();
         if holds.is_empty() && taking.fingerprint.is_none() {
             self.take_nothing(taking, now);
             return Leased::Nothing;
@@ -221,6 +222,8 @@ impl Record {
         if self.entries.len() >= MOST_ENTRIES {
             self.entries.remove(0);
         }
+        // Most records have one, and there are as many as leases.
+        self.entries.reserve_exact(1);
         self.entries.push(entry);
     }
 }

@@ -17,6 +17,7 @@ mod envoy;
 mod grpc;
 mod http;
 mod lease;
+mod lease_outage;
 mod outage;
 mod packaging;
 mod readme;
