@@ -2,7 +2,10 @@
 //!
 //! `cargo bench --bench memory [KEYS]` fills a store, and reads from `/proc` what that took.
 
-use std::{env, fs, hint::black_box};
+mod support;
+
+use std::{env, hint::black_box};
+use support::resident_bytes;
 use tollgate::{
     clock::Timestamp,
     key::{Key, Path},
@@ -40,11 +43,4 @@ fn key(user: usize) -> Key {
     path.push_value(b"plan", b"free");
     path.push_value(b"user", format!("{user:010}").as_bytes());
     Key::new("token_bucket", &path)
-}
-
-fn resident_bytes() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    let kibibytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
-    kibibytes.unwrap_or_default() * 1024
 }

@@ -4,13 +4,15 @@
 //! CPU time, of Redis and of this process, because that is steadier on a busy machine than time on a
 //! clock; compare figures of one run only.
 
-use redis::{Client, Connection, Pipeline};
+mod support;
+
+use redis::{Connection, Pipeline};
 use std::{
-    env, fs, io,
-    process::{Child, Command, Stdio},
+    env,
     sync::Arc,
     time::{Duration, Instant},
 };
+use support::{Server, cpu_us, field, load, used_memory};
 use tollgate::{
     key::{Key, Path},
     limiter::{Cost, Limit, token_bucket},
@@ -163,72 +165,4 @@ fn key(user: usize) -> Key {
     path.push_value(b"plan", b"free");
     path.push_value(b"user", format!("{user:010}").as_bytes());
     Key::new("token_bucket", &path)
-}
-
-fn load(redis: &mut Connection, script: &str) -> redis::RedisResult<String> {
-    redis::cmd("SCRIPT").arg("LOAD").arg(script).query(redis)
-}
-
-fn used_memory(redis: &mut Connection) -> Result<u64, Box<dyn std::error::Error>> {
-    let info: String = redis::cmd("INFO").arg("memory").query(redis)?;
-    Ok(field(&info, "used_memory").parse()?)
-}
-
-fn field<'a>(info: &'a str, name: &str) -> &'a str {
-    let mut lines = info.lines();
-    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
-}
-
-/// CPU time of a process so far, in microseconds.
-fn cpu_us(process: &str) -> f64 {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let nanos = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    nanos.sum::<f64>() / 1000.0
-}
-
-/// A Redis of this bench.
-struct Server {
-    process: Child,
-    files: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> io::Result<Self> {
-        let files = tempfile::tempdir()?;
-        let process = Command::new("redis-server")
-            .args(["--save", "", "--port", "0", "--unixsocket"])
-            .arg(files.path().join("redis.sock"))
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Self { process, files })
-    }
-
-    fn url(&self) -> String {
-        format!("unix://{}", self.files.path().join("redis.sock").display())
-    }
-
-    fn connect(&self) -> redis::RedisResult<Connection> {
-        let client = Client::open(self.url())?;
-        loop {
-            match client.get_connection() {
-                Err(error) if error.is_io_error() => std::thread::yield_now(),
-                connected => return connected,
-            }
-        }
-    }
-
-    fn cpu_us(&self) -> f64 {
-        cpu_us(&self.process.id().to_string())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has nothing to lose.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

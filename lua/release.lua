@@ -23,6 +23,7 @@ if entry then
     states.give_back(hold, entry.deadline)
   end
 end
-states.announce(states.write())
+local free = states.write()
 leases.keep(KEYS[1], entries, text, now)
+states.announce(free)
 return { 0, was }

@@ -26,7 +26,7 @@ local term_us = tonumber(ARGV[1])
 term_us = term_us > 0 and math.min(term_us, entry.term_us) or entry.term_us
 local deadline = math.max(in_flight().deadline_of(term_us, now), entry.deadline)
 local states = slotted(now)
-local found, left_us = leases.LIVE, deadline - now
+local found, left_us, free = leases.LIVE, deadline - now, {}
 for _, hold in ipairs(entry.holds) do
   if not states.move(hold, entry.deadline, deadline) then
     found, left_us = leases.LOST, 0
@@ -41,7 +41,8 @@ else
     states.give_back(hold, entry.deadline)
   end
   table.remove(entries, place)
-  states.announce(states.write())
+  free = states.write()
 end
 leases.keep(KEYS[1], entries, text, now)
+states.announce(free)
 return { 0, found, left_us }

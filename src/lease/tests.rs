@@ -85,9 +85,7 @@ impl Pool {
                     (self.in_flight(now, false), self.in_flight(now, true));
                 let verdict = self.store.decide(now, &question);
                 let has_room = match limit {
-                    Limit::Fleet(_) => {
-                        critical || others + slots <= 10 - critical_now.clamp(2, 10)
-                    }
+                    Limit::Fleet(_) => critical || others + slots <= 10 - critical_now.clamp(2, 10),
                     _ => others + critical_now + slots <= 10,
                 };
                 prop_assert_eq!(verdict.refusal.is_none(), has_room);

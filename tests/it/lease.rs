@@ -1,8 +1,6 @@
 //! `LeaseService`: to acquire, renew, release and hold, through the gRPC port.
 
-use crate::support::{
-    Leases, Server, Store, TempDir, acquire, on_every_store, span, until,
-};
+use crate::support::{Leases, Server, Store, TempDir, acquire, on_every_store, span, until};
 use std::time::Duration;
 use tollgate::grpc::proto::tollgate::v1::{
     AcquireRequest, LeaseState, RenewRequest, acquire_response::Outcome, hold_response::Event,
@@ -274,7 +272,9 @@ async fn a_lease_that_is_gone_is_taken_again_if_there_is_room(store: &Store) {
     assert_eq!(shop.leases.renew(again.clone()).await.unwrap().state(), LeaseState::Retaken);
     assert_eq!(shop.free("short", "x").await, 0);
     shop.until_free("short", 1).await;
-    shop.leases.acquired(AcquireRequest { lease_id: "another".to_owned(), ..one("short", "x") }).await;
+    shop.leases
+        .acquired(AcquireRequest { lease_id: "another".to_owned(), ..one("short", "x") })
+        .await;
     let answer = shop.leases.renew(again).await.unwrap();
     assert_eq!((answer.state(), answer.expires_in), (LeaseState::Lost, None));
 }
@@ -337,9 +337,8 @@ async fn who_leaves_the_line_is_not_served(store: &Store) {
 
 async fn one_who_waits_for_himself_holds_up_nobody_else(store: &Store) {
     let shop = Shop::open(store).await;
-    let both = |value: &'static str| {
-        acquire("shop", &[&[["alone", value]], &[["priority", "usual"]]])
-    };
+    let both =
+        |value: &'static str| acquire("shop", &[&[["alone", value]], &[["priority", "usual"]]]);
     shop.leases.acquired(one("alone", "x")).await;
     let leases = shop.leases.clone();
     let waiter = tokio::spawn(async move { leases.acquired(waiting(both("x"))).await });

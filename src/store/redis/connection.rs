@@ -88,7 +88,9 @@ impl Manager {
             .set_push_sender(when_lost(Arc::clone(&is_broken)));
         let redis = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut redis = redis.await.map_err(|error| fault::of_connecting(&error, self.is_tls))?;
-        self.condition.set_cautions(survey::survey(&mut redis).await?);
+        let mut cautions = survey::survey(&mut redis).await?;
+        cautions.extend(survey::may_announce(&mut redis).await);
+        self.condition.set_cautions(cautions);
         let shas =
             load(&mut redis, &self.scripts).await.map_err(|error| fault::in_words(&error))?;
         try_script(&mut redis, &shas).await.map_err(|error| fault::in_words(&error))?;
@@ -131,7 +133,6 @@ async fn try_script(redis: &mut MultiplexedConnection, shas: &[String]) -> Resul
     let nobodys = nobodys.as_str();
     let mut pipe = redis::pipe();
     pipe.cmd("GET").arg(nobodys).cmd("SET").arg(nobodys).arg("").arg("PX").arg(1);
-    pipe.cmd("PUBLISH").arg(nobodys).arg("");
     match pipe.cmd("UNLINK").arg(nobodys).exec_async(redis).await {
         Err(error) if fault::code(&error) == Some("NOPERM") => Err(error),
         // Whatever else it has to say, it will say to whoever asks.

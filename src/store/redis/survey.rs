@@ -1,7 +1,8 @@
 //! Looks at a Redis before it is used: whether it can serve, and what would be better otherwise.
 
 use super::fault;
-use redis::aio::MultiplexedConnection;
+use crate::key::{Key, Path};
+use redis::{Value, aio::MultiplexedConnection};
 use std::collections::HashMap;
 
 /// The oldest version that serves.
@@ -43,6 +44,19 @@ pub(super) async fn survey(connection: &mut MultiplexedConnection) -> Result<Cau
         );
     }
     Ok(cautions)
+}
+
+/// What to change where releases may not be announced.
+pub(super) async fn may_announce(connection: &mut MultiplexedConnection) -> Option<String> {
+    // A channel on which nobody waits.
+    let mut publish = redis::cmd("PUBLISH");
+    let asked = publish.arg(Key::new("", &Path::of_domain(b"")).as_str()).arg("");
+    let error = asked.query_async::<Value>(connection).await.err()?;
+    (fault::code(&error) == Some("NOPERM")).then(|| {
+        "this user may not announce releases, so who waits for a lease may wait up to a second longer; \
+         allow it &tg1:* +publish +subscribe +unsubscribe"
+            .to_owned()
+    })
 }
 
 /// Whether the Redis that says this of itself can serve.
