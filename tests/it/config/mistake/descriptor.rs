@@ -21,16 +21,18 @@ fn descriptors() {
             ("key: a\nrat_limit: {}", 2, 1, "unknown key `rat_limit` in a descriptor"),
             ("key: a\nunit: day", 2, 1, "unknown key `unit` in a descriptor"),
             ("key: a\nkey: b", 2, 1, "`key` stands twice, first on line 3"),
-            ("key: a\nconcurrency: {max: 5}", 2, 1, "this version does not have `concurrency` yet"),
-            ("key: a\nfleet: {pool: b}\nname: c", 2, 1, "this version does not have `fleet` yet"),
-            ("key: a\nutilization: {}", 2, 1, "this version does not have `utilization` yet"),
+            (
+                "key: a\nutilization: {}\nname: c",
+                2,
+                1,
+                "this version does not have `utilization` yet",
+            ),
             (
                 "key: a\nutilization_report: {}",
                 2,
                 1,
                 "this version does not have `utilization_report` yet",
             ),
-            ("key: a\nweight: hits", 2, 1, "this version does not have `weight` yet"),
             ("key: a\ndescriptors: b", 2, 14, "`descriptors` is text, not a list"),
             (
                 "key: a\nvalue_to_metric: 1",
@@ -85,6 +87,26 @@ fn what_can_hardly_be_meant() {
                 34,
                 "`burst` does nothing: at a rate of 0 everything is refused",
             ),
+            ("key: a\nconcurrency: {max: 0}", 2, 20, "`max: 0` refuses everything"),
+            (
+                "key: a\nweight: hits",
+                2,
+                1,
+                "`weight` does nothing here: the descriptor has no limit",
+            ),
+            (
+                "key: a\nlease_header: x-lease-id",
+                2,
+                1,
+                "`lease_header` does nothing here: the descriptor has no limit",
+            ),
+            ("key: lease_id", 1, 6, "the key `lease_id` is never matched: such an entry releases a lease"),
+            (
+                "key: a\ndescriptors:\n  - key: acquire_lease_id",
+                3,
+                10,
+                "the key `acquire_lease_id` is never matched: such an entry names the lease that a request takes",
+            ),
             (
                 "key: a\nshadow_mode: true",
                 2,
@@ -124,6 +146,8 @@ fn what_may_well_be_meant() {
     for lines in [
         "key: a\ntoken_bucket: {rate: 0/s}\nenabled: false",
         "key: a\ntoken_bucket: {rate: 1/s}\nenabled: false",
+        "key: a\nconcurrency: {max: 0}\nenabled: false",
+        "key: a\nvalue: lease_id",
         "key: a\nvalue: b",
         "key: a\ndescriptors:\n  - {key: b, value: x*}\n  - {key: b, value: xy}\n  - {key: b}\n  - {key: c, value: xy*}",
         "key: a\ndescriptors:\n  - {key: b, value: xy*}\n  - {key: b, value: x*}",

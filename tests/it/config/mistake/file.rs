@@ -29,8 +29,6 @@ fn files() {
         ("domain: edge\n? [a]\n: b\n", 2, 3, "a key is a list"),
         ("domain: edge\ndomain: edge\n", 2, 1, "`domain` stands twice, first on line 1"),
         ("domain: edge\n---\ndomain: b\n", 3, 1, "a second document begins here"),
-        ("domain: edge\npools: {}\n", 2, 1, "this version does not have `pools` yet"),
-        ("domain: edge\nlease_key: id\n", 2, 1, "this version does not have `lease_key` yet"),
         ("domain: edge\ndescriptors: {}\n", 2, 14, "`descriptors` is a mapping, not a list"),
         ("domain: edge\ndescriptors: [a]\n", 2, 15, "a descriptor is text"),
         ("domain: edge\ndescriptors: [~]\n", 2, 15, "a descriptor is empty"),

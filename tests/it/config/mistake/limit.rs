@@ -104,10 +104,10 @@ fn several_limits() {
             ("key: a\nlimits: [a]", 2, 10, "an item of `limits` is text"),
             ("key: a\nlimits: [{name: b}]", 2, 10, "an item of `limits` without a limit"),
             (
-                "key: a\nlimits: [{concurrency: {}}]",
+                "key: a\nlimits: [{utilization: {}}]",
                 2,
                 11,
-                "this version does not have `concurrency` yet",
+                "this version does not have `utilization` yet",
             ),
             (
                 "key: a\nlimits: [{token_bucket: {rate: 1/s}, value: b}]",

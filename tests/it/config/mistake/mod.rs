@@ -2,7 +2,9 @@
 
 mod descriptor;
 mod file;
+mod lease;
 mod limit;
+mod pool;
 
 use super::{descriptor, parse_all};
 use tollgate::config::{Loaded, Severity};
