@@ -9,7 +9,7 @@ use tollgate::{
     limiter::{Cost, Limit, token_bucket},
     store::Memory,
     unit::Unit,
-    verdict::Check,
+    verdict::{Check, Question},
 };
 
 #[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]
@@ -25,7 +25,8 @@ fn main() {
     for user in 0..keys {
         let key = key(user);
         text += key.as_str().len();
-        black_box(store.decide(Timestamp::from_micros(1), &[key], &[check]));
+        let question = Question::new(vec![key], vec![check]);
+        black_box(store.decide(Timestamp::from_micros(1), &question));
     }
     let grown = resident_bytes() - before;
     assert_eq!(store.len(), keys);

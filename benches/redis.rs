@@ -14,9 +14,12 @@ use std::{
 use tollgate::{
     key::{Key, Path},
     limiter::{Cost, Limit, token_bucket},
-    store::redis::{Address, Certificates, Redis, script},
+    store::redis::{
+        Address, Certificates, Redis,
+        script::{self, Call, Script},
+    },
     unit::Unit,
-    verdict::Check,
+    verdict::{Check, Question},
 };
 
 /// Decisions for each figure.
@@ -37,13 +40,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("Redis {}", field(&info, "redis_version"));
 
     println!("\nA key\n");
-    let sha = load(&mut redis, &script::join(script::CLOCK))?;
+    let sha = load(&mut redis, &Script::Request.join(script::CLOCK))?;
     let before = used_memory(&mut redis)?;
     let text: usize = (0..keys).map(|user| key(user).as_str().len()).sum();
     for users in (0..keys).collect::<Vec<_>>().chunks(PIPELINED) {
         let mut calls = redis::pipe();
         for &user in users {
-            calls.add_command(script::call(&sha, &[key(user)], &checks(1))).ignore();
+            calls.add_command(call(&sha, vec![key(user)], 1)).ignore();
         }
         calls.exec(&mut redis)?;
     }
@@ -83,10 +86,10 @@ fn pipelined(
     let pipelines: Vec<Pipeline> = (0..DECISIONS / PIPELINED)
         .map(|round| {
             let mut calls = redis::pipe();
-            for call in 0..PIPELINED {
-                let user = (round * PIPELINED + call) * limits;
+            for place in 0..PIPELINED {
+                let user = (round * PIPELINED + place) * limits;
                 let keys: Vec<Key> = (user..user + limits).map(|user| key(user % KEYS)).collect();
-                calls.add_command(script::call(sha, &keys, &checks(limits))).ignore();
+                calls.add_command(call(sha, keys, limits)).ignore();
             }
             calls
         })
@@ -116,9 +119,9 @@ async fn through_the_store(
         callers.spawn(async move {
             let mut times = Vec::with_capacity(each);
             for round in 0..each {
-                let keys = [key((caller * 7919 + round * 31) % KEYS)];
+                let keys = vec![key((caller * 7919 + round * 31) % KEYS)];
                 let asked = Instant::now();
-                store.decide(&keys, &checks(1)).await.map_err(|error| error.to_string())?;
+                store.decide(&question(keys, 1)).await.map_err(|error| error.to_string())?;
                 times.push(asked.elapsed().as_micros());
             }
             Ok::<_, String>(times)
@@ -143,11 +146,16 @@ async fn through_the_store(
     Ok(())
 }
 
-fn checks(limits: usize) -> Vec<Check> {
+/// To take one of each of so many limits.
+fn question(keys: Vec<Key>, limits: usize) -> Question {
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));
     let check =
         |slot| Check { slot, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
-    (0..limits).map(check).collect()
+    Question::new(keys, (0..limits).map(check).collect())
+}
+
+fn call(sha: &str, keys: Vec<Key>, limits: usize) -> redis::Cmd {
+    Call::request(&question(keys, limits)).by_name(sha)
 }
 
 fn key(user: usize) -> Key {

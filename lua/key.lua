@@ -21,10 +21,11 @@ local function get(key)
   return value
 end
 
--- Keeps a string until an instant, 0 where it means nothing any more. What was there is `before`.
-local function keep(key, text, fresh_at, before, now)
+-- Keeps a string until an instant, 0 where it means nothing any more, and so many milliseconds longer. What
+-- was there is `before`.
+local function keep(key, text, fresh_at, before, now, longer_ms)
   if fresh_at > 0 then
-    local ttl_ms = math.max(math.ceil((fresh_at - now) / 1000), 0) + MARGIN_MS
+    local ttl_ms = math.max(math.ceil((fresh_at - now) / 1000), 0) + MARGIN_MS + longer_ms
     redis.call('SET', key, text, 'PX', string.format('%.0f', ttl_ms))
   elseif before then
     redis.call('UNLINK', key)

@@ -24,8 +24,5 @@ if entry then
   end
 end
 states.announce(states.write())
-local written = leases.write(entries)
-if written ~= (text or '') then
-  keep(KEYS[1], written, leases.fresh_at(entries), text, now)
-end
+leases.keep(KEYS[1], entries, text, now)
 return { 0, was }

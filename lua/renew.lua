@@ -43,8 +43,5 @@ else
   table.remove(entries, place)
   states.announce(states.write())
 end
-local written = leases.write(entries)
-if written ~= text then
-  keep(KEYS[1], written, leases.fresh_at(entries), text, now)
-end
+leases.keep(KEYS[1], entries, text, now)
 return { 0, found, left_us }

@@ -189,7 +189,7 @@ local function write(slot)
     fresh_at = math.max(fresh_at, check.limiter.fresh_at(check.limit, state))
   end
   if text ~= texts[slot] then
-    keep(KEYS[slot], text, fresh_at, texts[slot], now)
+    keep(KEYS[slot], text, fresh_at, texts[slot], now, 0)
   end
 end
 
@@ -219,10 +219,7 @@ local function settle(reply)
     write(slot)
   end
   if taking then
-    local text = leases.write(entries)
-    if text ~= (entries_text or '') then
-      keep(KEYS[taking.slot], text, leases.fresh_at(entries), entries_text, now)
-    end
+    leases.keep(KEYS[taking.slot], entries, entries_text, now)
   end
 end
 

@@ -34,6 +34,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// A question that takes no lease.
+    pub fn new(keys: Vec<Key>, checks: Vec<Check>) -> Self {
+        Self { keys, checks, taking: None }
+    }
+
     /// Whether it takes slots, if it is admitted.
     pub fn takes_slots(&self) -> bool {
         self.checks.iter().any(|check| check.limit.slots(check.cost).is_some())

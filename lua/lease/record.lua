@@ -113,6 +113,15 @@ local function record()
     return last
   end
 
+  -- Stores what has changed. Many leases that were taken at once are over at once, and Redis would stop to
+  -- delete their records all together: so each is kept a while longer, up to ten seconds, as chance has it.
+  local function keep_record(key, entries, before, now)
+    local text = write(entries)
+    if text ~= (before or '') then
+      keep(key, text, fresh_at(entries), before, now, now % 1000 * 10)
+    end
+  end
+
   -- The place of the last entry of which something holds, nil where there is none.
   local function last(entries, holds)
     for place = #entries, 1, -1 do
@@ -234,9 +243,8 @@ local function record()
     LOST = LOST,
     read_taking = read_taking,
     read = read,
-    write = write,
+    keep = keep_record,
     current = current,
-    fresh_at = fresh_at,
     find = find,
     take = take,
     take_nothing = take_nothing,

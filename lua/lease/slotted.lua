@@ -47,7 +47,7 @@ local function slotted(now)
   local function write()
     local written = {}
     for key, state in pairs(changed) do
-      keep(key, slots.write(state), slots.empty_at(state), texts[key], now)
+      keep(key, slots.write(state), slots.empty_at(state), texts[key], now, 0)
       written[#written + 1] = key
     end
     return written

@@ -28,7 +28,7 @@ descriptors:
 ";
 
 struct Test {
-    decider: Decider,
+    decider: Arc<Decider>,
     clock: ManualClock,
 }
 
@@ -51,7 +51,7 @@ impl Test {
         };
         let descriptors = keys.iter().map(descriptor).collect();
         let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
-        self.decider.decide(&request).await.unwrap()
+        self.decider.decide(&request).await.unwrap().0
     }
 }
 

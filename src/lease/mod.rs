@@ -27,6 +27,9 @@ mod in_flight;
 mod record;
 mod term;
 
+#[cfg(test)]
+mod tests;
+
 pub use fingerprint::Fingerprint;
 pub use id::{LeaseId, UnusableId};
 pub use in_flight::{Bucket, InFlight, Slots};

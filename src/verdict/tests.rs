@@ -44,7 +44,7 @@ impl Given {
     }
 
     fn overdraw(mut self) -> Self {
-        let Limit::TokenBucket(limit) = self.check.limit;
+        let Limit::TokenBucket(limit) = self.check.limit else { panic!("no rate") };
         self.check.limit = Limit::TokenBucket(limit.with_overdraw());
         self
     }
@@ -74,6 +74,15 @@ impl After {
     }
 }
 
+fn settle_checks(
+    checks: &[Check],
+    states: &[Option<State>],
+    now: Timestamp,
+) -> (Answer, Vec<Write>) {
+    let keys = (0..states.len()).map(|slot| Key::read(&slot.to_string())).collect();
+    settle(&Question::new(keys, checks.to_vec()), states, now)
+}
+
 fn decide_given(given: &[Given]) -> After {
     let slots = given.iter().map(|given| given.check.slot).max().map_or(0, |most| most + 1);
     let mut states = vec![None; slots];
@@ -85,15 +94,15 @@ fn decide_given(given: &[Given]) -> After {
         }
     }
     let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
-    let (outcomes, writes) = settle(&checks, &states, NOW);
-    let verdict = Verdict::of(&checks, outcomes);
+    let (answer, writes) = settle_checks(&checks, &states, NOW);
+    let verdict = Verdict::of(&checks, answer);
     for Write { slot, kept } in writes {
         states[slot] = kept.map(|kept| kept.state);
     }
     let left = states
         .iter()
         .enumerate()
-        .map(|(slot, state)| first(slot).check.limit.remaining(*state, NOW))
+        .map(|(slot, state)| first(slot).check.limit.remaining(state.as_ref(), NOW))
         .collect();
     After { verdict, left }
 }
@@ -268,20 +277,20 @@ fn no_limit_admits() {
 #[test]
 fn a_state_is_kept_as_long_as_any_limit_of_the_request_tells_it_from_a_fresh_one() {
     let (slow, fast) = (limit(0, 10), limit_per(0, 1_000_000, Unit::Second));
-    let (_, writes) = settle(&[slow.check, fast.check], &[None], NOW);
-    let Kept { state, fresh_at: until, .. } = writes[0].kept.unwrap();
+    let (_, writes) = settle_checks(&[slow.check, fast.check], &[None], NOW);
+    let Kept { state, fresh_at: until, .. } = writes[0].kept.clone().unwrap();
     let before = Timestamp::from_micros(until.as_micros() - 1);
-    assert_eq!(slow.check.limit.remaining(Some(state), NOW), 8);
-    assert!(slow.check.limit.full_in_us(Some(state), before) > 0);
-    assert_eq!(slow.check.limit.full_in_us(Some(state), until), 0);
+    assert_eq!(slow.check.limit.remaining(Some(&state), NOW), 8);
+    assert!(slow.check.limit.full_in_us(Some(&state), before) > 0);
+    assert_eq!(slow.check.limit.full_in_us(Some(&state), until), 0);
 }
 
 #[test]
 fn a_state_far_ahead_of_the_clock_is_pulled_back_even_by_a_refusal() {
     let Given { check, .. } = limit_per(0, 1, Unit::Minute);
     let state = check.limit.check(None, NOW + 3_600_000_000, Cost::Take(1)).state;
-    let (outcomes, writes) = settle(&[check], &[state], NOW);
-    assert_eq!(outcomes[0].over, Some(Wait::Micros(60_000_000)), "not an hour more");
+    let (answer, writes) = settle_checks(&[check], &[state], NOW);
+    assert_eq!(answer.outcomes[0].over, Some(Wait::Micros(60_000_000)), "not an hour more");
     let Some(Kept { fresh_at, .. }) = writes[0].kept else { panic!("{writes:?}") };
     assert_eq!(fresh_at, NOW + 60_000_000);
 }

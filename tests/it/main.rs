@@ -15,6 +15,7 @@ mod connect;
 mod differences;
 mod envoy;
 mod grpc;
+mod lease;
 mod http;
 mod outage;
 mod packaging;

@@ -50,7 +50,8 @@ pub(super) async fn hold(
     let Some(lease) = lease else { return };
     let held = Held { decider, acquire, lease, taken };
     tokio::select! {
-        () = held.keep_alive(&events) => return,
+        // What is held under its id now is not this stream's.
+        () = held.keep_alive(&events) => held.keep(),
         () = ended(&mut requests, &events) => held.release().await,
         () = until_closed(&mut stopped) => {
             held.release().await;
@@ -112,6 +113,10 @@ impl Held {
     async fn release(self) {
         // Where the store does not take it, it is kept.
         let _ = self.decider.release(&self.lease.id).await;
+        self.keep();
+    }
+
+    fn keep(self) {
         if let Some(taken) = self.taken {
             taken.keep();
         }

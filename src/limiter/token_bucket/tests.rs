@@ -21,7 +21,7 @@ impl Bucket {
     }
 
     fn ask(&mut self, cost: Cost) -> Option<Wait> {
-        self.state = self.state.map(|state| state.pulled_back(self.now));
+        self.state = self.state.map(|state| state.pulled_back(self.now).unwrap_or(state));
         let checked = self.limit.check(self.state, self.now, cost);
         self.state = checked.state.or(self.state);
         checked.over

@@ -3,6 +3,7 @@ use crate::{
     key::Path,
     limiter::{Cost, Limit, token_bucket},
     unit::Unit,
+    verdict::Check,
 };
 use std::{
     sync::{Arc, Barrier},
@@ -26,8 +27,12 @@ fn take(amount: u32, unit: Unit, tokens: u64) -> Check {
     Check { slot: 0, limit, cost: Cost::Take(tokens), shadow_mode: false, quota_mode: false }
 }
 
+fn decide(store: &Memory, now: Timestamp, keys: &[Key], checks: &[Check]) -> Verdict {
+    store.decide(now, &Question::new(keys.to_vec(), checks.to_vec()))
+}
+
 fn admits(store: &Memory, now: Timestamp, name: &str, check: Check) -> bool {
-    store.decide(now, &[key(name)], &[check]).refusal.is_none()
+    decide(store, now, &[key(name)], &[check]).refusal.is_none()
 }
 
 #[test]
@@ -69,8 +74,8 @@ fn one_request_for_many_new_keys_sweeps_as_many_old_ones() {
     let checks: Vec<Check> =
         (0..100).map(|slot| Check { slot, ..take(10, Unit::Second, 1) }).collect();
     let (old, new): (Vec<Key>, Vec<Key>) = (keys_of("old"), keys_of("new"));
-    store.decide(at(0), &old, &checks);
-    store.decide(at(SECOND), &new, &checks);
+    decide(&store, at(0), &old, &checks);
+    decide(&store, at(SECOND), &new, &checks);
     assert!(store.len() < 120, "{}", store.len());
 }
 
@@ -149,7 +154,7 @@ fn a_request_with_more_keys_than_there_is_room_for_is_decided() {
     let keys = ["a", "b", "c"].map(key);
     let checks = [0, 1, 2].map(|slot| Check { slot, ..take(5, Unit::Day, 1) });
     for _ in 0..3 {
-        assert!(store.decide(at(0), &keys, &checks).refusal.is_none());
+        assert!(decide(&store, at(0), &keys, &checks).refusal.is_none());
         assert_eq!(store.len(), 1);
     }
 }
@@ -190,7 +195,9 @@ fn threads_that_want_several_keys_in_any_order_neither_deadlock_nor_overspend() 
                 let keys: Vec<Key> = names.iter().map(|name| key(name)).collect();
                 let checks: Vec<Check> =
                     (0..8).map(|slot| Check { slot, ..take(burst, Unit::Day, 1) }).collect();
-                (0..1000).filter(|_| store.decide(at(0), &keys, &checks).refusal.is_none()).count()
+                (0..1000)
+                    .filter(|_| decide(&store, at(0), &keys, &checks).refusal.is_none())
+                    .count()
             })
         })
         .collect();
@@ -222,7 +229,7 @@ fn threads_on_the_real_clock_get_nearly_all_of_the_rate_and_never_more() {
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     let end = clock.now();
-    let left = store.decide(end, &[key("hot")], &[Check { cost: Cost::Peek, ..check }]);
+    let left = decide(&store, end, &[key("hot")], &[Check { cost: Cost::Peek, ..check }]);
     let admitted = admitted + left.outcomes[0].remaining;
     let due = u64::from(burst) + u64::from(rate) * (end - begun) / SECOND;
     assert!(admitted <= due, "{admitted} of {due}");

@@ -26,6 +26,7 @@ fn rule(lines: &str) -> Rule {
 fn bucket(lines: &str) -> token_bucket::Limit {
     match rule(lines).kind {
         Kind::Limit(Limit::TokenBucket(limit)) => limit,
+        Kind::Limit(_) => panic!("no rate"),
         Kind::Unlimited => panic!("unlimited"),
     }
 }
@@ -190,7 +191,7 @@ fn anchors_and_merge_keys_work() {
         "  - {key: c, token_bucket: {<<: *slow, burst: 9}}\n",
     ));
     let burst = |descriptor: &Descriptor| match descriptor.limits[0].kind {
-        Kind::Limit(Limit::TokenBucket(limit)) => limit.burst(),
+        Kind::Limit(limit) => limit.amount(),
         Kind::Unlimited => panic!("unlimited"),
     };
     assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [3, 9]);

@@ -1,0 +1,248 @@
+//! Random histories: requests of all kinds of limits, under leases of all kinds, releases and renewals, and
+//! what befalls a store: clocks set back, states lost.
+
+use proptest::prelude::*;
+use tollgate::{
+    clock::Timestamp,
+    key::{Key, Path},
+    lease::{Bucket, By, Fingerprint, InFlight, LONGEST_TERM_US, LeaseId, Slots, Term},
+    limiter::{Cost, Limit, State, concurrency, fleet, token_bucket},
+    unit::Unit,
+    verdict::{Check, Question},
+};
+
+pub(super) const SECOND: i64 = 1_000_000;
+pub(super) const YEAR: i64 = 365 * 86_400 * SECOND;
+
+/// Something that happens, and how much time has passed before it.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    pub(super) step_us: i64,
+    pub(super) what: What,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Ask(Vec<Asking>, Option<Taking>),
+    Release {
+        id: usize,
+        marks: bool,
+    },
+    Renew {
+        id: usize,
+        term_us: Option<u64>,
+    },
+    /// A state is lost, as when somebody deletes it.
+    Lose(usize),
+}
+
+/// A check of one of a few states.
+#[derive(Debug, Clone)]
+pub(super) struct Asking {
+    pub(super) name: usize,
+    limit: Limit,
+    cost: Cost,
+    shadow_mode: bool,
+    quota_mode: bool,
+}
+
+/// A lease under one of a few ids.
+#[derive(Debug, Clone)]
+pub(super) struct Taking {
+    id: usize,
+    by: By,
+    term_us: Option<u64>,
+    fingerprint: Option<u8>,
+}
+
+/// How many states of each limiter there are, and how many leases.
+const NAMES: usize = 2;
+const IDS: usize = 4;
+
+/// The limiters whose states are lost.
+const LIMITERS: [&str; 3] = ["token_bucket", "concurrency", "fleet"];
+
+pub(super) fn key(limiter: &str, name: usize) -> Key {
+    let mut path = Path::of_domain(b"twins");
+    path.push_value(b"key", name.to_string().as_bytes());
+    Key::new(limiter, &path)
+}
+
+pub(super) fn id(number: usize) -> LeaseId {
+    LeaseId::chosen(&number.to_string()).unwrap()
+}
+
+/// All keys that a history may touch.
+pub(super) fn keys() -> Vec<Key> {
+    let states = LIMITERS.iter().flat_map(|limiter| (0..NAMES).map(|name| key(limiter, name)));
+    states.chain((0..IDS).map(|number| id(number).key().clone())).collect()
+}
+
+/// The state that is lost by this number.
+pub(super) fn lost(number: usize) -> Key {
+    keys()[number % keys().len()].clone()
+}
+
+impl What {
+    /// The question that is asked, where one is.
+    pub(super) fn question(&self) -> Option<Question> {
+        let Self::Ask(asked, taking) = self else { return None };
+        let mut question = Question::default();
+        for Asking { name, limit, cost, shadow_mode, quota_mode } in asked.iter().cloned() {
+            let key = key(limit.limiter(), name);
+            let found = question.keys.iter().position(|known| *known == key);
+            let slot = found.unwrap_or_else(|| {
+                question.keys.push(key);
+                question.keys.len() - 1
+            });
+            let cost = limit.charge(cost);
+            question.checks.push(Check { slot, limit, cost, shadow_mode, quota_mode });
+        }
+        // Who takes slots takes a lease.
+        let usual = Taking { id: 0, by: By::Server, term_us: None, fingerprint: None };
+        let taking = taking.clone().or_else(|| question.takes_slots().then_some(usual));
+        if let Some(taking) = taking {
+            let fingerprint = taking.fingerprint.map(|byte| Fingerprint([byte; 16]));
+            let term = taking.term_us.map(Term::of_micros);
+            question.take_under(&id(taking.id), taking.by, term, fingerprint);
+        }
+        Some(question)
+    }
+}
+
+fn any_rate() -> impl Strategy<Value = Limit> {
+    let tokens = prop_oneof![0_u32..=10, 1_u32..=100_000, any::<u32>(), Just(u32::MAX)];
+    let burst = prop_oneof![Just(1_u32), 0_u32..=10, 1_u32..=1000, any::<u32>(), Just(u32::MAX)];
+    let unit = prop::sample::select(Unit::ALL.to_vec());
+    (tokens, unit, burst, any::<bool>()).prop_map(|(tokens, unit, burst, overdraw)| {
+        let limit = token_bucket::Limit::new(token_bucket::Rate::per(tokens, unit), burst);
+        Limit::TokenBucket(if overdraw { limit.with_overdraw() } else { limit })
+    })
+}
+
+fn any_term_us() -> impl Strategy<Value = u64> {
+    prop_oneof![1..=100_u64, 1..=10_000_000_u64, Just(60_000_000), 1..=LONGEST_TERM_US]
+}
+
+fn any_slots() -> impl Strategy<Value = Limit> {
+    let count = prop_oneof![0..=5_u32, 0..=100_u32, any::<u32>(), Just(u32::MAX)];
+    let reserved = prop_oneof![Just(0), Just(200_000), Just(fleet::WHOLE_PARTS), 0..=1_000_000_u32];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (count, reserved, any_term_us(), flags).prop_map(
+        |(count, reserved_parts, term_us, (critical, weighs_hits, is_fleet))| {
+            let term = Term::of_micros(term_us);
+            if is_fleet {
+                let capacity = count;
+                Limit::Fleet(fleet::Limit { capacity, reserved_parts, critical, term, weighs_hits })
+            } else {
+                Limit::Concurrency(concurrency::Limit { max: count, term, weighs_hits })
+            }
+        },
+    )
+}
+
+/// Costs from nothing to far above what a limit holds.
+fn any_cost(amount: u32) -> impl Strategy<Value = Cost> {
+    let most = u64::from(amount).max(1);
+    let amount = prop_oneof![
+        4 => 1..=3_u64,
+        4 => 1..=most,
+        1 => most..=most.saturating_mul(3),
+        1 => 1..=u64::MAX,
+    ];
+    (amount, 0..10_u8).prop_map(|(amount, kind)| match kind {
+        0 => Cost::Peek,
+        1 | 2 => Cost::Refund(amount),
+        _ => Cost::Take(amount),
+    })
+}
+
+pub(super) fn any_check(limits: Vec<Limit>) -> impl Strategy<Value = Asking> {
+    let limit = prop::sample::select(limits);
+    limit.prop_flat_map(|limit| {
+        let modes = (prop::bool::weighted(0.2), prop::bool::weighted(0.3));
+        (0..NAMES, any_cost(limit.amount()), modes).prop_map(move |(name, cost, modes)| Asking {
+            name,
+            limit,
+            cost,
+            shadow_mode: modes.0,
+            quota_mode: modes.1,
+        })
+    })
+}
+
+fn any_taking() -> impl Strategy<Value = Taking> {
+    let by = prop::sample::select(vec![By::Server, By::Caller, By::Request]);
+    let term_us = prop::option::weighted(0.3, any_term_us());
+    // A caller's id comes with what was asked for.
+    (0..IDS, by, term_us, 0..3_u8).prop_map(|(id, by, term_us, byte)| {
+        let fingerprint = (by == By::Caller || byte == 0).then_some(byte);
+        Taking { id, by, term_us, fingerprint: fingerprint.filter(|_| by != By::Request) }
+    })
+}
+
+/// Mostly short times and a few long ones, and now and then a clock that is set back.
+fn any_step() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        2 => Just(0),
+        2 => 0..=2000_i64,
+        4 => 0..=SECOND,
+        4 => 0..=100 * SECOND,
+        2 => 0..=YEAR,
+        1 => -59 * SECOND..=0,
+        1 => -3600 * SECOND..=-60 * SECOND,
+        1 => -YEAR..=0,
+    ]
+}
+
+pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
+    // Few limits, so that a key is met by several of them, as when rules change.
+    let limits = (
+        prop::collection::vec(any_rate(), 1..3),
+        prop::collection::vec(any_slots(), 1..4),
+        0..3_u8,
+    );
+    limits.prop_flat_map(|(rates, slots, kind)| {
+        let limits = match kind {
+            0 => rates,
+            1 => slots,
+            _ => [rates, slots].concat(),
+        };
+        let asked = prop::collection::vec(any_check(limits), 0..5);
+        let taking = prop::option::weighted(0.8, any_taking());
+        let what = prop_oneof![
+            8 => (asked, taking).prop_map(|(asked, taking)| What::Ask(asked, taking)),
+            4 => (0..IDS, any::<bool>()).prop_map(|(id, marks)| What::Release { id, marks }),
+            3 => (0..IDS, prop::option::of(any_term_us()))
+                .prop_map(|(id, term_us)| What::Renew { id, term_us }),
+            1 => any::<usize>().prop_map(What::Lose),
+        ];
+        let event = (any_step(), what).prop_map(|(step_us, what)| Event { step_us, what });
+        prop::collection::vec(event, 1..30)
+    })
+}
+
+/// Any state that may stand under a key, whoever put it there, and the limiter whose key it is.
+pub(super) fn any_state() -> impl Strategy<Value = (&'static str, State)> {
+    let count = || prop_oneof![0..=10_u64, 0..=1_u64 << 32, 0..=1_u64 << 53, Just(1_u64 << 53)];
+    let instant =
+        || prop_oneof![count(), 1_799_999_000_000_000..=1_800_000_100_000_000_u64].boxed();
+    let bucket = (count(), instant(), count()).prop_map(|(used, updated, grains_per_token)| {
+        let updated = Timestamp::from_micros(updated);
+        let grains_per_token = grains_per_token.max(1);
+        State::TokenBucket(token_bucket::State { used, updated, grains_per_token })
+    });
+    let slots = (count(), count()).prop_map(|(critical, others)| Slots { critical, others });
+    let some = slots.prop_filter("some", |slots| slots.total() > 0);
+    let buckets = prop::collection::btree_map(instant(), some, 1..5);
+    let in_flight = (instant(), buckets).prop_map(|(since, buckets)| {
+        let bucket =
+            |(deadline, slots)| Bucket { deadline: Timestamp::from_micros(deadline), slots };
+        let buckets = buckets.into_iter().map(bucket).collect();
+        State::InFlight(Box::new(InFlight { since: Timestamp::from_micros(since), buckets }))
+    });
+    prop_oneof![
+        bucket.prop_map(|state| (LIMITERS[0], state)),
+        (1..3_usize, in_flight).prop_map(|(place, state)| (LIMITERS[place], state)),
+    ]
+}

@@ -1,0 +1,106 @@
+//! What stands under keys in Redis, as the files in `lua/` describe it.
+
+use tollgate::{
+    clock::Timestamp,
+    key::Key,
+    lease::{Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
+    limiter::{State, token_bucket},
+};
+
+/// Reads the state under a key of this name.
+pub(super) fn read(key: &Key, stored: &[u8]) -> State {
+    let mut bytes = Bytes(stored);
+    let state = match key.as_str().split(':').nth(1).unwrap() {
+        "token_bucket" => State::TokenBucket(token_bucket::State {
+            used: bytes.count(),
+            updated: bytes.instant(),
+            grains_per_token: bytes.count(),
+        }),
+        "lease" => {
+            let mut entries = Vec::new();
+            while !bytes.0.is_empty() {
+                entries.push(bytes.entry());
+            }
+            State::Lease(Box::new(Record { entries }))
+        }
+        _ => {
+            let (since, mut buckets) = (bytes.instant(), Vec::new());
+            while !bytes.0.is_empty() {
+                buckets.push(Bucket { deadline: bytes.instant(), slots: bytes.slots() });
+            }
+            State::InFlight(Box::new(InFlight { since, buckets }))
+        }
+    };
+    assert!(bytes.0.is_empty(), "{key:?} is longer than its state");
+    state
+}
+
+/// Writes a state, as the scripts do.
+pub(super) fn write(state: &State) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut count = |count: u64| bytes.extend((count as f64).to_le_bytes());
+    match state {
+        State::TokenBucket(state) => {
+            count(state.used);
+            count(state.updated.as_micros());
+            count(state.grains_per_token);
+        }
+        State::InFlight(state) => {
+            count(state.since.as_micros());
+            for Bucket { deadline, slots } in &state.buckets {
+                count(deadline.as_micros());
+                count(slots.critical);
+                count(slots.others);
+            }
+        }
+        State::Lease(_) => unreachable!("no test plants a record"),
+    }
+    bytes
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const COUNT: usize>(&mut self) -> [u8; COUNT] {
+        let (taken, rest) = self.0.split_first_chunk().unwrap();
+        self.0 = rest;
+        *taken
+    }
+
+    fn count(&mut self) -> u64 {
+        let number = f64::from_le_bytes(self.take());
+        assert!(number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number));
+        number as u64
+    }
+
+    fn instant(&mut self) -> Timestamp {
+        Timestamp::from_micros(self.count())
+    }
+
+    fn slots(&mut self) -> Slots {
+        Slots { critical: self.count(), others: self.count() }
+    }
+
+    fn entry(&mut self) -> Entry {
+        let [kind] = self.take();
+        Entry {
+            kind: [Kind::Held, Kind::Nothing, Kind::Early, Kind::Released][usize::from(kind)],
+            deadline: self.instant(),
+            term: Term::of_micros(self.count()),
+            fingerprint: match self.take() {
+                [0] => None,
+                [16] => Some(Fingerprint(self.take())),
+                [length] => panic!("a fingerprint of {length} bytes"),
+            },
+            holds: (0..u16::from_le_bytes(self.take())).map(|_| self.hold()).collect(),
+        }
+    }
+
+    fn hold(&mut self) -> Hold {
+        let (since, slots) = (self.instant(), self.slots());
+        let length = u16::from_le_bytes(self.take()).into();
+        let (key, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Hold { key: Key::read(str::from_utf8(key).unwrap()), since, slots }
+    }
+}
