@@ -49,8 +49,11 @@ fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     // Half of the rules are no rules.
     let domains = if loaded.has_errors() { &[][..] } else { &loaded.domains };
     if arguments.json {
-        let rules = rules::describe::json(domains);
-        let report = serde_json::json!({ "rules": rules, "diagnostics": loaded.to_json() });
+        let report = serde_json::json!({
+            "domains": rules::describe::domains_json(domains),
+            "rules": rules::describe::json(domains),
+            "diagnostics": loaded.to_json(),
+        });
         print(&mut stdout(), &format!("{report:#}\n"))?;
     } else {
         print(&mut stderr(), &loaded.render(stderr().is_terminal()))?;

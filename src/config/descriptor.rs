@@ -3,7 +3,8 @@
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
-    limit,
+    head::Head,
+    lease, limit,
     node::{Mapping, Node, Value},
     sibling::{self, Sibling},
     value,
@@ -12,16 +13,20 @@ use super::{
 use crate::rules::Descriptor;
 
 /// Reads the descriptors under `descriptors`. What they are among themselves is not looked at.
-pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Sibling> {
+pub(super) fn read_all(
+    mapping: &Mapping<'_>,
+    head: &Head,
+    report: &mut Report<'_>,
+) -> Vec<Sibling> {
     let Some(entry) = mapping.get("descriptors") else { return Vec::new() };
     if matches!(entry.node.value, Value::Null) {
         return Vec::new();
     }
     let items = value::list(entry, "`- key: user`", report).unwrap_or_default();
-    items.iter().filter_map(|item| read(item, report)).collect()
+    items.iter().filter_map(|item| read(item, head, report)).collect()
 }
 
-fn read(node: &Node<'_>, report: &mut Report<'_>) -> Option<Sibling> {
+fn read(node: &Node<'_>, head: &Head, report: &mut Report<'_>) -> Option<Sibling> {
     let Value::Mapping(mapping) = &node.value else {
         report.push(
             Diagnostic::error(node.place(), format!("a descriptor is {}", node.kind()))
@@ -30,15 +35,15 @@ fn read(node: &Node<'_>, report: &mut Report<'_>) -> Option<Sibling> {
         return None;
     };
     vocabulary::check(mapping, Home::Descriptor, report);
-    let key = key(node, mapping, report);
+    let key = key(node, mapping, head, report);
     let value = match mapping.get("value") {
         Some(entry) => value::name_or_nothing(entry, report),
         None => Some(None),
     };
     let share_threshold = share_threshold(mapping, value.as_ref(), report);
     let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
-    let limits = limit::read_all(mapping, report);
-    let below = read_all(mapping, report);
+    let limits = limit::read_all(mapping, &head.pools, report);
+    let below = read_all(mapping, head, report);
     sibling::check(&below, report);
     let (key, value) = (key?, value?);
     let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;
@@ -56,7 +61,12 @@ fn read(node: &Node<'_>, report: &mut Report<'_>) -> Option<Sibling> {
     })
 }
 
-fn key(node: &Node<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<String> {
+fn key(
+    node: &Node<'_>,
+    mapping: &Mapping<'_>,
+    head: &Head,
+    report: &mut Report<'_>,
+) -> Option<String> {
     let Some(entry) = mapping.get("key") else {
         report.push(
             Diagnostic::error(node.place(), "a descriptor without `key`")
@@ -65,7 +75,9 @@ fn key(node: &Node<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Optio
         );
         return None;
     };
-    value::name(entry, report)
+    let key = value::name(entry, report)?;
+    lease::check_matched(entry, &key, head.lease_key(), report);
+    Some(key)
 }
 
 fn share_threshold(

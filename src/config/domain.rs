@@ -1,27 +1,55 @@
 //! Files together: which domain is where, and what can be seen only once all of it is there.
 
 use super::{
-    Diagnostic, Options, Place,
+    Diagnostic, Options, Place, descriptor,
     diagnostic::{Report, shown},
     file::File,
+    head::Head,
+    node::Mapping,
     sibling::{self, Sibling},
 };
-use crate::rules::{Descriptor, Domain, LEASE_KEY};
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use crate::rules::{Descriptor, Domain};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    mem,
+};
 
-/// A domain under construction.
-#[derive(Debug, Default)]
-struct Joined {
+/// The files of a domain.
+#[derive(Debug)]
+struct Joined<'n> {
     name: Option<String>,
+    head: Head,
+    mappings: Vec<&'n Mapping<'n>>,
+}
+
+/// A domain, before its parts are compared.
+struct Complete {
+    name: Option<String>,
+    head: Head,
     descriptors: Vec<Sibling>,
     replaced: Vec<(String, Place)>,
 }
 
 /// Makes domains of files.
-pub(super) fn join(files: Vec<File>, options: &Options, report: &mut Report<'_>) -> Vec<Domain> {
-    let mut joined: Vec<Joined> = Vec::new();
+pub(super) fn join(
+    files: Vec<File<'_>>,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Vec<Domain> {
+    let joined = by_domain(files, options, report);
+    let complete: Vec<_> = joined.into_iter().map(|domain| read(domain, report)).collect();
+    complete.into_iter().filter_map(|domain| finish(domain, report)).collect()
+}
+
+/// Brings together the files of each domain.
+fn by_domain<'n>(
+    files: Vec<File<'n>>,
+    options: &Options,
+    report: &mut Report<'_>,
+) -> Vec<Joined<'n>> {
+    let mut joined: Vec<Joined<'n>> = Vec::new();
     let mut seen: HashMap<String, (Place, usize)> = HashMap::new();
-    for File { domain, descriptors, replaced } in files {
+    for File { domain, mut head, mapping } in files {
         let mut into = joined.len();
         let name = domain.map(|(name, place)| {
             match seen.entry(name.clone()) {
@@ -29,30 +57,43 @@ pub(super) fn join(files: Vec<File>, options: &Options, report: &mut Report<'_>)
                     vacant.insert((place, into));
                 }
                 Entry::Occupied(first) if options.merge_domains => into = first.get().1,
-                Entry::Occupied(first) => twice(&name, place, first.get().0, report),
+                Entry::Occupied(first) => {
+                    twice(&name, place, first.get().0, report);
+                    head.pools.may_be_more = true;
+                }
             }
             name
         });
-        if into == joined.len() {
-            joined.push(Joined { name, ..Joined::default() });
-        }
-        if let Some(domain) = joined.get_mut(into) {
-            domain.descriptors.extend(descriptors);
-            domain.replaced.extend(replaced);
+        match joined.get_mut(into) {
+            Some(domain) => {
+                domain.head.join(head, report);
+                domain.mappings.extend(mapping);
+            }
+            None => joined.push(Joined { name, head, mappings: mapping.into_iter().collect() }),
         }
     }
-    joined.into_iter().filter_map(|domain| finish(domain, report)).collect()
+    joined
 }
 
-fn finish(domain: Joined, report: &mut Report<'_>) -> Option<Domain> {
-    sibling::check(&domain.descriptors, report);
-    let descriptors: Vec<_> = domain.descriptors.into_iter().map(|it| it.descriptor).collect();
-    // A limit that was given up for an error may have had the name.
+fn read(domain: Joined<'_>, report: &mut Report<'_>) -> Complete {
+    let Joined { name, head, mappings } = domain;
+    let mappings = mappings.into_iter();
+    let descriptors =
+        mappings.flat_map(|mapping| descriptor::read_all(mapping, &head, report)).collect();
+    Complete { name, head, descriptors, replaced: mem::take(&mut report.replaced) }
+}
+
+fn finish(domain: Complete, report: &mut Report<'_>) -> Option<Domain> {
+    let Complete { name, head, descriptors, replaced } = domain;
+    sibling::check(&descriptors, report);
+    let descriptors: Vec<_> = descriptors.into_iter().map(|it| it.descriptor).collect();
+    // A limit that was given up for an error may have had the name, or used the pool.
     if !report.has_errors() {
-        check_replaced(&descriptors, &domain.replaced, report);
+        check_replaced(&descriptors, &replaced, report);
+        head.pools.check_used(&descriptors, report);
     }
-    let lease_key = LEASE_KEY.to_owned();
-    Some(Domain { name: domain.name?, lease_key, pools: Vec::new(), descriptors })
+    let lease_key = head.lease_key().to_owned();
+    Some(Domain { name: name?, lease_key, pools: head.pools.into_valid(), descriptors })
 }
 
 fn twice(name: &str, second: Place, first: Place, report: &mut Report<'_>) {

@@ -63,6 +63,37 @@ impl Flags {
         }
     }
 
+    /// Reports what cannot be said of a limit on slots.
+    pub(super) fn check_slots(
+        &self,
+        mapping: &Mapping<'_>,
+        limiter: &str,
+        report: &mut Report<'_>,
+    ) {
+        if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
+            report.push(
+                value::wrong(
+                    entry,
+                    format!("`overdraw` beside `{limiter}`: a slot is taken before it is used"),
+                )
+                .help("remove it: it is for rate limits"),
+            );
+        }
+        let is_local = self.on_store_failure == OnStoreFailure::Local;
+        if let Some(entry) = mapping.get("on_store_failure").filter(|_| is_local) {
+            report.push(
+                value::wrong(
+                    entry,
+                    format!(
+                        "`on_store_failure: local` beside `{limiter}`: \
+                         one process does not know which slots are taken elsewhere"
+                    ),
+                )
+                .help("write `allow` or `deny`: `local` is for rate limits"),
+            );
+        }
+    }
+
     pub(super) fn into_rule(self, kind: Kind, name: Option<String>, replaces: Vec<String>) -> Rule {
         Rule {
             name,

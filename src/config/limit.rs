@@ -1,10 +1,13 @@
 //! The limits of a descriptor: one that stands alone, or several under `limits`.
 
 use super::{
-    Diagnostic, Place,
+    Diagnostic, Place, concurrency,
     diagnostic::{Report, shown},
     flag::Flags,
+    fleet,
+    lease::{self, Beside},
     node::{Entry, Mapping, Node, Value},
+    pool::Pools,
     rate_limit, token_bucket, value,
     vocabulary::{self, FLAGS, Home, LIMITERS},
 };
@@ -24,6 +27,15 @@ pub(super) struct Limiter {
     pub(super) replaces: Vec<(String, Place)>,
     /// What makes it refuse everything, if something does.
     pub(super) refuses: Option<Diagnostic>,
+    /// The pool that it is about.
+    pub(super) pool: Option<String>,
+}
+
+impl Limiter {
+    /// A limiter of which nothing else is said.
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self { kind, name: None, replaces: Vec::new(), refuses: None, pool: None }
+    }
 }
 
 /// A limit, and where to point at it.
@@ -36,7 +48,7 @@ struct Placed {
 }
 
 /// Reads all limits of a descriptor.
-pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Rule> {
+pub(super) fn read_all(mapping: &Mapping<'_>, pools: &Pools, report: &mut Report<'_>) -> Vec<Rule> {
     let mut limiters = mapping.among(LIMITERS);
     let limits = mapping.get("limits");
     let limiter = limiters.next();
@@ -45,18 +57,18 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<Ru
     }
     if let Some(entry) = limits {
         stray_flags(mapping, report);
-        return list(entry, report);
+        return list(entry, pools, report);
     }
     let Some(limiter) = limiter else {
         useless_flags(mapping, report);
         return Vec::new();
     };
-    let rule = read(mapping, limiter, report);
+    let rule = read(mapping, limiter, pools, report);
     rule.map(|placed| placed.rule).into_iter().collect()
 }
 
 /// Reads the items of `limits`.
-fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
+fn list(entry: &Entry<'_>, pools: &Pools, report: &mut Report<'_>) -> Vec<Rule> {
     let example = "`- token_bucket: {rate: 100/s}`";
     let Some(items) = value::list(entry, example, report) else { return Vec::new() };
     if items.is_empty() {
@@ -69,7 +81,9 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
     let mut names = HashMap::new();
     let mut rules = Vec::new();
     for (index, node) in items.iter().enumerate() {
-        let Some(Placed { mut rule, limiter, name: place }) = item(node, report) else { continue };
+        let Some(Placed { mut rule, limiter, name: place }) = item(node, pools, report) else {
+            continue;
+        };
         if rule.kind == Kind::Unlimited && items.len() > 1 {
             report.push(unlimited_among_others(limiter));
         }
@@ -86,7 +100,7 @@ fn list(entry: &Entry<'_>, report: &mut Report<'_>) -> Vec<Rule> {
 }
 
 /// Reads an item of `limits`.
-fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<Placed> {
+fn item(node: &Node<'_>, pools: &Pools, report: &mut Report<'_>) -> Option<Placed> {
     let Value::Mapping(mapping) = &node.value else {
         report.push(
             Diagnostic::error(node.place(), format!("an item of `limits` is {}", node.kind()))
@@ -112,14 +126,22 @@ fn item(node: &Node<'_>, report: &mut Report<'_>) -> Option<Placed> {
                 .key(&second.key),
         );
     }
-    read(mapping, limiter, report)
+    read(mapping, limiter, pools, report)
 }
 
 /// Reads a limit with everything beside it.
-fn read(mapping: &Mapping<'_>, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Placed> {
+fn read(
+    mapping: &Mapping<'_>,
+    entry: &Entry<'_>,
+    pools: &Pools,
+    report: &mut Report<'_>,
+) -> Option<Placed> {
     let flags = Flags::read(mapping, report);
+    let lease = beside(mapping, &entry.key, &flags, report);
     let limiter = match entry.key.as_str() {
         "rate_limit" => rate_limit::read(entry, report)?,
+        "concurrency" => concurrency::read(entry, lease.weighs_hits, report)?,
+        "fleet" => fleet::read(entry, lease.weighs_hits, pools, report)?,
         _ => token_bucket::read(entry, report)?,
     };
     let (name, place) = name(&flags, limiter.name, report).unzip();
@@ -137,9 +159,21 @@ fn read(mapping: &Mapping<'_>, entry: &Entry<'_>, report: &mut Report<'_>) -> Op
         }
         limit @ Kind::Limit(_) => limit,
     };
-    let limiter = entry.key_place;
     let rule = flags.into_rule(kind, name, replaces);
+    let rule = Rule { pool: limiter.pool, lease_header: lease.header, ..rule };
+    let limiter = entry.key_place;
     Some(Placed { rule, limiter, name: place.unwrap_or(limiter) })
+}
+
+/// Reads what is said of leases beside a limit, and reports what cannot stand beside one of its kind.
+fn beside(mapping: &Mapping<'_>, limiter: &str, flags: &Flags, report: &mut Report<'_>) -> Beside {
+    if lease::is_under(limiter) {
+        flags.check_slots(mapping, limiter, report);
+        Beside::read(mapping, report)
+    } else {
+        Beside::refuse(mapping, limiter, report);
+        Beside::default()
+    }
 }
 
 /// The one name of a limit, which may stand inside `rate_limit` or beside it.
@@ -223,6 +257,7 @@ fn useless_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
     }
     // Wrong values are wrong here too.
     Flags::read(mapping, report);
+    Beside::read(mapping, report);
     for entry in mapping.among(FLAGS) {
         let key = &entry.key;
         report.push(

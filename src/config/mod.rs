@@ -1,7 +1,7 @@
 //! Rule files: from what a person typed to rules that are known to make sense.
 //!
 //! ```text
-//! paths ── read ──▶ texts ── yaml ──▶ nodes ── file, descriptor, limit … ──▶ rules
+//! paths ── read ──▶ texts ── yaml ──▶ nodes ── file, domain, descriptor, limit … ──▶ rules
 //!                                        └──▶ diagnostics: file, line, key and the fix
 //! ```
 //!
@@ -11,18 +11,25 @@
 //!
 //! Only [`load`] touches the disk. [`parse`] is a pure function, total on whatever text it is given.
 
+mod concurrency;
 mod descriptor;
 mod diagnostic;
 mod domain;
+mod duration;
 mod file;
 mod flag;
+mod fleet;
+mod head;
+mod lease;
 mod limit;
 mod metadata;
 mod node;
+mod pool;
 mod rate_limit;
 mod raw;
 mod read;
 mod render;
+mod share;
 mod sibling;
 mod token_bucket;
 mod value;
@@ -106,14 +113,16 @@ pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
 
 fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagnostic>) {
     let mut report = Report::new(sources);
-    let files: Vec<_> = sources
-        .iter()
-        .enumerate()
-        .map(|(index, source)| {
-            let root = yaml::read(&source.text, index, &mut report);
-            root.map_or_else(file::File::default, |root| file::read(&root, &mut report))
-        })
-        .collect();
+    let sources = sources.iter().enumerate();
+    let roots: Vec<_> =
+        sources.map(|(index, source)| yaml::read(&source.text, index, &mut report)).collect();
+    let is_all_read = roots.iter().all(Option::is_some);
+    let roots = roots.iter().flatten();
+    let mut files: Vec<_> = roots.filter_map(|root| file::read(root, &mut report)).collect();
+    for file in &mut files {
+        // What a limit names may stand in a file that could not be read.
+        file.head.pools.may_be_more |= options.merge_domains && !is_all_read;
+    }
     let domains = domain::join(files, options, &mut report);
     (domains, report.finish())
 }

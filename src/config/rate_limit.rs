@@ -29,7 +29,7 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
     let requests = requests_per_unit(entry, mapping, unlimited, report);
     if unlimited {
         check_unlimited(mapping, report);
-        return Some(Limiter { kind: Kind::Unlimited, name, replaces, refuses: None });
+        return Some(Limiter { name, replaces, ..Limiter::of(Kind::Unlimited) });
     }
     let unit = unit(entry, mapping, report);
     let (requests, unit) = (requests?, unit?);
@@ -39,7 +39,8 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
             .help("leave it if nobody is to pass; otherwise write how many may")
             .key(&entry.key)
     });
-    Some(Limiter { kind: Kind::Limit(Limit::TokenBucket(limit)), name, replaces, refuses })
+    let kind = Kind::Limit(Limit::TokenBucket(limit));
+    Some(Limiter { name, replaces, refuses, ..Limiter::of(kind) })
 }
 
 fn requests_per_unit(

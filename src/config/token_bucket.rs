@@ -3,6 +3,7 @@
 use super::{
     Diagnostic,
     diagnostic::{Report, shown},
+    duration::{self, leading_number},
     limit::Limiter,
     node::{Entry, Mapping, Value},
     value,
@@ -20,9 +21,6 @@ use crate::{
 /// How to write a rate.
 const RATE_HELP: &str = "write a rate such as `100/s`, `10/min`, `5/h` or `250/day`, \
                          or `{tokens: 100, per: 30s}`";
-
-/// How to write a duration.
-const DURATION_HELP: &str = "write a duration such as `250ms`, `60s`, `5m`, `1h` or `7d`";
 
 /// The fastest refill, in tokens per second.
 const FASTEST: u128 = u32::MAX as u128;
@@ -44,7 +42,7 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
     let refuses = refuses(mapping, rate, burst);
     let limit = token_bucket::Limit::new(rate, burst.unwrap_or(rate.tokens));
     let kind = Kind::Limit(Limit::TokenBucket(limit));
-    Some(Limiter { kind, name: None, replaces: Vec::new(), refuses })
+    Some(Limiter { refuses, ..Limiter::of(kind) })
 }
 
 /// Warns of a bucket that nothing can be taken from.
@@ -119,7 +117,7 @@ fn rate_of_parts(
     };
     let (tokens, per) = (required("tokens"), required("per"));
     let tokens = tokens.and_then(|entry| value::whole(entry, report));
-    let period_us = per.and_then(|entry| duration(entry, report));
+    let period_us = per.and_then(|entry| duration::read(entry, duration::YEAR, report));
     Some(Rate { tokens: tokens?, period_us: period_us? })
 }
 
@@ -167,49 +165,6 @@ fn rate_unit(name: &str) -> Option<Unit> {
     }
 }
 
-/// A duration, in microseconds.
-fn duration(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u64> {
-    let key = &entry.key;
-    let (message, help) = match &entry.node.value {
-        Value::Text(text) => match micros(text) {
-            Some(0) => (format!("`{key}` is 0"), DURATION_HELP.into()),
-            Some(micros) if micros > Unit::Year.micros() => {
-                (format!("`{key}` is longer than a year"), "write at most `365d`".into())
-            }
-            Some(micros) => return Some(micros),
-            None => (format!("{} is no duration", shown(text)), DURATION_HELP.into()),
-        },
-        Value::Integer(_) => {
-            let fix = format!("{key}: {}s", entry.node.literal);
-            (format!("`{key}` has no unit of time"), format!("write {} for seconds", shown(&fix)))
-        }
-        _ => (format!("`{key}` is {}", entry.node.kind()), DURATION_HELP.into()),
-    };
-    report.push(value::wrong(entry, message).help(help));
-    None
-}
-
-fn micros(text: &str) -> Option<u64> {
-    let (number, unit) = leading_number(text)?;
-    let unit = match unit {
-        "ms" => 1_000,
-        "s" => Unit::Second.micros(),
-        "m" => Unit::Minute.micros(),
-        "h" => Unit::Hour.micros(),
-        "d" => Unit::Day.micros(),
-        _ => return None,
-    };
-    Some(number.saturating_mul(unit))
-}
-
-/// Splits text that begins with digits into their number and the rest. Too large a number becomes the
-/// largest there is.
-fn leading_number(text: &str) -> Option<(u64, &str)> {
-    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
-    let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
-    Some((digits.parse().unwrap_or(u64::MAX), rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,17 +190,6 @@ mod tests {
         for text in ["", "/", "100", "/s", "100/", "-1/s", "+1/s", "1.5/s", "1/m", "1/2s", "1/s/s"]
         {
             assert!(rate_of_text(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn durations_are_read() {
-        assert_eq!(micros("250ms"), Some(250_000));
-        assert_eq!(micros("60s"), micros("1m"));
-        assert_eq!(micros("24h"), micros("1d"));
-        assert_eq!(micros("99999999999999999999d"), Some(u64::MAX));
-        for text in ["", "s", "5", "5 m", "5min", "1.5h", "-1s", "5us"] {
-            assert_eq!(micros(text), None, "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The longest text, in bytes.
-const LONGEST_TEXT: usize = 4096;
+pub(super) const LONGEST_TEXT: usize = 4096;
 
 /// Text that names something: a string, or a whole number or boolean as it was written. Empty text
 /// and no value at all are nothing, without an error.
@@ -160,8 +160,9 @@ pub(super) fn one_of<'a>(
         _ => (format!("`{key}` is {}, not text", node.kind()), None),
     };
     let meant = meant.map(|word| format!("did you mean `{word}`?\n")).unwrap_or_default();
+    let one_of = if words.len() > 1 { "one of " } else { "" };
     let words = vocabulary::list(words).replace(" and ", " or ");
-    report.push(wrong(entry, message).help(format!("{meant}write one of {words}")));
+    report.push(wrong(entry, message).help(format!("{meant}write {one_of}{words}")));
     None
 }
 

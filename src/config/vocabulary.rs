@@ -9,7 +9,10 @@ use super::{
 };
 
 /// The limiters.
-pub(super) const LIMITERS: &[&str] = &["rate_limit", "token_bucket"];
+pub(super) const LIMITERS: &[&str] = &["rate_limit", "token_bucket", "concurrency", "fleet"];
+
+/// Those that count slots, which are taken under leases.
+pub(super) const SLOT_LIMITERS: &[&str] = &["concurrency", "fleet"];
 
 /// What may stand beside any limit.
 pub(super) const FLAGS: &[&str] = &[
@@ -22,13 +25,18 @@ pub(super) const FLAGS: &[&str] = &[
     "metadata",
     "on_store_failure",
     "message",
+    "weight",
+    "lease_header",
 ];
 
-const FILE: &[&str] = &["domain", "descriptors"];
+const FILE: &[&str] = &["domain", "lease_key", "pools", "descriptors"];
+const POOL: &[&str] = &["capacity", "reserved", "lease_ttl"];
 const ENTRY: &[&str] = &["key", "value"];
 const DESCRIPTOR: &[&str] = &["limits", "descriptors", "share_threshold", "value_to_metric"];
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const TOKEN_BUCKET: &[&str] = &["rate", "burst"];
+const CONCURRENCY: &[&str] = &["max", "lease_ttl"];
+const FLEET: &[&str] = &["pool", "critical"];
 const RATE: &[&str] = &["tokens", "per"];
 const REPLACES: &[&str] = &["name"];
 
@@ -43,37 +51,34 @@ struct Planned {
 /// What a planned key is.
 #[derive(PartialEq, Eq)]
 enum Role {
-    /// A key of the file.
-    File,
     /// A limiter.
     Limiter,
-    /// Something beside a limit.
-    Flag,
+    /// Something inside a pool.
+    Pool,
 }
 
 const PLANNED: &[Planned] = &[
-    Planned { key: "lease_key", role: Role::File, feature: LEASES },
-    Planned { key: "pools", role: Role::File, feature: SHEDDERS },
-    Planned { key: "concurrency", role: Role::Limiter, feature: LEASES },
-    Planned { key: "fleet", role: Role::Limiter, feature: SHEDDERS },
     Planned { key: "utilization", role: Role::Limiter, feature: SHEDDERS },
     Planned { key: "utilization_report", role: Role::Limiter, feature: SHEDDERS },
-    Planned { key: "weight", role: Role::Flag, feature: LEASES },
+    Planned { key: "utilization", role: Role::Pool, feature: SHEDDERS },
 ];
 
-const LEASES: &str = "concurrency leases, which limit how many requests are in flight,";
 const SHEDDERS: &str =
-    "fleet and utilization shedders, which keep room for critical requests on shared pools,";
+    "utilization shedders, which give up what matters less while workers are too busy,";
 
 /// A mapping of a rule file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     File,
+    /// A pool, under `pools`.
+    Pool,
     Descriptor,
     /// An item of `limits`.
     Item,
     RateLimit,
     TokenBucket,
+    Concurrency,
+    Fleet,
     /// A rate that is not written as text.
     Rate,
     /// An item of `replaces`.
@@ -81,11 +86,14 @@ pub(super) enum Home {
 }
 
 impl Home {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::File,
         Self::Descriptor,
         Self::RateLimit,
         Self::TokenBucket,
+        Self::Concurrency,
+        Self::Fleet,
+        Self::Pool,
         Self::Item,
         Self::Rate,
         Self::Replaces,
@@ -94,10 +102,13 @@ impl Home {
     fn keys(self) -> Vec<&'static str> {
         match self {
             Self::File => FILE.to_vec(),
+            Self::Pool => POOL.to_vec(),
             Self::Descriptor => [ENTRY, LIMITERS, DESCRIPTOR, FLAGS].concat(),
             Self::Item => [LIMITERS, FLAGS].concat(),
             Self::RateLimit => RATE_LIMIT.to_vec(),
             Self::TokenBucket => TOKEN_BUCKET.to_vec(),
+            Self::Concurrency => CONCURRENCY.to_vec(),
+            Self::Fleet => FLEET.to_vec(),
             Self::Rate => RATE.to_vec(),
             Self::Replaces => REPLACES.to_vec(),
         }
@@ -106,10 +117,13 @@ impl Home {
     const fn name(self) -> &'static str {
         match self {
             Self::File => "a rule file",
+            Self::Pool => "a pool",
             Self::Descriptor => "a descriptor",
             Self::Item => "an item of `limits`",
             Self::RateLimit => "`rate_limit`",
             Self::TokenBucket => "`token_bucket`",
+            Self::Concurrency => "`concurrency`",
+            Self::Fleet => "`fleet`",
             Self::Rate => "`rate`",
             Self::Replaces => "an item of `replaces`",
         }
@@ -119,18 +133,27 @@ impl Home {
     const fn place(self) -> &'static str {
         match self {
             Self::File => "at the top of the file",
+            Self::Pool => "in the pool, under `pools`",
             Self::Descriptor | Self::Item => "in a descriptor, beside `key` and the limit",
             Self::RateLimit => "inside `rate_limit`",
             Self::TokenBucket => "inside `token_bucket`",
+            Self::Concurrency => "inside `concurrency`",
+            Self::Fleet => "inside `fleet`",
             Self::Rate => "inside `rate`",
             Self::Replaces => "inside `replaces`",
         }
     }
 
+    /// All others, the likeliest first: what is no key of a fleet limit is one of its pool.
+    fn others(self) -> impl Iterator<Item = Self> {
+        let likeliest = (self == Self::Fleet).then_some(Self::Pool);
+        likeliest.into_iter().chain(Self::ALL).filter(move |other| *other != self)
+    }
+
     fn plans(self, planned: &Planned) -> bool {
         match self {
-            Self::File => planned.role == Role::File,
-            Self::Descriptor | Self::Item => planned.role != Role::File,
+            Self::Pool => planned.role == Role::Pool,
+            Self::Descriptor | Self::Item => planned.role == Role::Limiter,
             _ => false,
         }
     }
@@ -164,8 +187,7 @@ fn not_yet(entry: &Entry<'_>, planned: &Planned) -> Diagnostic {
 
 fn unknown(entry: &Entry<'_>, home: Home, known: &[&str]) -> Diagnostic {
     let key = &entry.key;
-    let elsewhere =
-        Home::ALL.into_iter().find(|other| *other != home && other.keys().contains(&key.as_str()));
+    let elsewhere = home.others().find(|other| other.keys().contains(&key.as_str()));
     let help = match (closest(key, known), elsewhere) {
         (_, Some(other)) => format!("`{key}` goes {}\n", other.place()),
         (Some(close), None) => format!("did you mean `{close}`?\n"),

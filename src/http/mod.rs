@@ -78,7 +78,10 @@ async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap)
     let domains = decider.rules().domains();
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.contains("application/json")) {
-        let rules = serde_json::json!({ "rules": rules::describe::json(domains) });
+        let rules = serde_json::json!({
+            "domains": rules::describe::domains_json(domains),
+            "rules": rules::describe::json(domains),
+        });
         axum::Json(rules).into_response()
     } else {
         rules::describe::tree(domains).into_response()

@@ -153,6 +153,15 @@ impl Limit {
         }
     }
 
+    /// Whether it counts slots, and a request takes as many as it has hits.
+    pub const fn weighs_hits(&self) -> bool {
+        match self {
+            Self::TokenBucket(_) => false,
+            Self::Concurrency(limit) => limit.weighs_hits,
+            Self::Fleet(limit) => limit.weighs_hits,
+        }
+    }
+
     /// How long a lease lasts on what it takes; `None` where it takes nothing that comes back.
     pub const fn term(&self) -> Option<Term> {
         match self {

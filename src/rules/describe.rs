@@ -1,7 +1,14 @@
 //! Rules for people: as a tree, each limit with the path by which it is addressed, and as JSON.
 
-use super::model::{Descriptor, Domain, Kind, OnStoreFailure, Rule};
-use crate::key::Path;
+use super::{
+    model::{Descriptor, Domain, Kind, OnStoreFailure, Pool, Rule},
+    resolve::pool_path,
+    tree::LEASE_KEY,
+};
+use crate::{
+    key::Path,
+    limiter::{Limit, fleet::WHOLE_PARTS},
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -9,7 +16,14 @@ use std::fmt::Write as _;
 pub fn tree(domains: &[Domain]) -> String {
     let mut lines = Vec::new();
     for domain in domains {
-        lines.push(Line { start: printable(&domain.name), ..Line::default() });
+        let start = printable(&domain.name);
+        let what = match domain.lease_key.as_str() {
+            LEASE_KEY => String::new(),
+            key => format!("leases called {}", printable(key)),
+        };
+        lines.push(Line { start, what, ..Line::default() });
+        let indent = if domain.descriptors.is_empty() { "   " } else { "│  " };
+        lines.extend(domain.pools.iter().map(|pool| pool_line(domain, pool, indent)));
         let path = Path::of_domain(domain.name.as_bytes());
         draw(&mut lines, &domain.descriptors, &path, "");
     }
@@ -35,6 +49,23 @@ fn in_columns(lines: &[Line]) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// A pool, which stands before the descriptors and is none of them. Its address is that of the state
+/// that all of its limits share.
+fn pool_line(domain: &Domain, pool: &Pool, indent: &str) -> Line {
+    let Pool { name, capacity, term, .. } = pool;
+    let (reserved, term) = (percentage(pool.reserved_parts), term.in_words());
+    Line {
+        start: format!("{indent}pool {}", printable(name)),
+        what: format!("{capacity} slots, {reserved} reserved, leases of {term}"),
+        address: pool_path(domain.name.as_bytes(), name).as_str().to_owned(),
+    }
+}
+
+/// A share as a rule file writes it: `12.5%`.
+fn percentage(parts: u32) -> String {
+    format!("{}%", f64::from(parts) / f64::from(WHOLE_PARTS / 100))
 }
 
 fn draw(lines: &mut Vec<Line>, descriptors: &[Descriptor], above: &Path, indent: &str) {
@@ -67,9 +98,17 @@ fn name_of(descriptor: &Descriptor) -> String {
 
 /// What a rule does, and what is special about it.
 fn what(rule: &Rule, shared: bool) -> String {
-    let mut what = match rule.kind {
-        Kind::Unlimited => "unlimited".to_owned(),
-        Kind::Limit(limit) => format!("{} {}", limit.limiter(), limit.in_words()),
+    let mut what = match (&rule.kind, &rule.pool) {
+        (Kind::Unlimited, _) => "unlimited".to_owned(),
+        // How much that is stands where the pool does.
+        (Kind::Limit(limit), Some(pool)) => {
+            let critical = if is_limit(rule, is_critical) { ", critical" } else { "" };
+            format!("{} on the pool {}{critical}", limit.limiter(), printable(pool))
+        }
+        (Kind::Limit(limit), None) => {
+            let leases = limit.term().map(|term| format!(", leases of {}", term.in_words()));
+            format!("{} {}{}", limit.limiter(), limit.in_words(), leases.unwrap_or_default())
+        }
     };
     // Among several limits the name is in the address.
     if let (Some(name), None) = (&rule.name, &rule.label) {
@@ -80,19 +119,41 @@ fn what(rule: &Rule, shared: bool) -> String {
         (rule.shadow_mode, "shadow"),
         (rule.quota_mode, "quota"),
         (shared, "shared"),
-        (is_overdrawn(rule), "overdraw"),
+        (is_limit(rule, Limit::overdraw), "overdraw"),
+        (is_limit(rule, Limit::weighs_hits), "weight: hits"),
     ];
     for (_, mark) in marks.into_iter().filter(|(is_set, _)| *is_set) {
         let _ = write!(what, " [{mark}]");
     }
+    if let Some(header) = &rule.lease_header {
+        let _ = write!(what, " [lease in {header}]");
+    }
     what
 }
 
-const fn is_overdrawn(rule: &Rule) -> bool {
-    match rule.kind {
-        Kind::Unlimited => false,
-        Kind::Limit(limit) => limit.overdraw(),
-    }
+const fn is_critical(limit: &Limit) -> bool {
+    matches!(limit, Limit::Fleet(limit) if limit.critical)
+}
+
+fn is_limit(rule: &Rule, special: fn(&Limit) -> bool) -> bool {
+    matches!(&rule.kind, Kind::Limit(limit) if special(limit))
+}
+
+/// What is said of whole domains as JSON: of each, what leases are called, and its pools.
+pub fn domains_json(domains: &[Domain]) -> Value {
+    let pool = |pool: &Pool| {
+        json!({
+            "name": pool.name,
+            "capacity": pool.capacity,
+            "reserved": f64::from(pool.reserved_parts) / f64::from(WHOLE_PARTS),
+            "lease_ttl": pool.term.in_words(),
+        })
+    };
+    let domain = |domain: &Domain| {
+        let pools: Vec<_> = domain.pools.iter().map(pool).collect();
+        json!({ "domain": domain.name, "lease_key": domain.lease_key, "pools": pools })
+    };
+    domains.iter().map(domain).collect()
 }
 
 /// The rules as JSON: a list of limits, each with all that is known of it.
@@ -125,6 +186,8 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, path: &Path) -> 
         "domain": domain,
         "name": rule.name,
         "limit": limit,
+        "pool": rule.pool,
+        "lease_header": rule.lease_header,
         "replaces": rule.replaces,
         "enabled": rule.enabled,
         "shadow_mode": rule.shadow_mode,

@@ -143,7 +143,7 @@ impl Rules {
 }
 
 /// Where what is in flight in a pool is counted.
-fn pool_path(domain: &[u8], pool: &str) -> Path {
+pub(super) fn pool_path(domain: &[u8], pool: &str) -> Path {
     let mut path = Path::of_domain(domain);
     path.push_name(pool);
     path

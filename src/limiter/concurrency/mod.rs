@@ -37,7 +37,11 @@ impl Limit {
 
     /// Its parameters as JSON, named as in a rule file.
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({ "max": self.max, "lease_ttl": self.term.in_words() })
+        serde_json::json!({
+            "max": self.max,
+            "lease_ttl": self.term.in_words(),
+            "weight": self.weighs_hits.then_some("hits"),
+        })
     }
 }
 

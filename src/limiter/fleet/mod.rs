@@ -71,6 +71,7 @@ impl Limit {
             "reserved": f64::from(self.reserved_parts) / f64::from(WHOLE_PARTS),
             "lease_ttl": self.term.in_words(),
             "critical": self.critical,
+            "weight": self.weighs_hits.then_some("hits"),
         })
     }
 }

@@ -1,0 +1,38 @@
+//! `fleet`: a pool that many requests share, with a part of it kept for critical ones.
+
+use super::{
+    Diagnostic,
+    diagnostic::Report,
+    limit::Limiter,
+    node::Entry,
+    pool::Pools,
+    value,
+    vocabulary::{self, Home},
+};
+use crate::{
+    limiter::{Limit, fleet},
+    rules::{Kind, Pool},
+};
+
+/// Reads a limit that takes as many slots as a request has hits, or one.
+pub(super) fn read(
+    entry: &Entry<'_>,
+    weighs_hits: bool,
+    pools: &Pools,
+    report: &mut Report<'_>,
+) -> Option<Limiter> {
+    let mapping = value::mapping(entry, "{pool: api}", report)?;
+    vocabulary::check(mapping, Home::Fleet, report);
+    let critical = value::flag_or(mapping, "critical", false, report);
+    let Some(named) = mapping.get("pool") else {
+        report.push(
+            Diagnostic::error(entry.key_place, "`pool` is missing")
+                .help("say of which pool the requests take slots: `fleet: {pool: api}`")
+                .key("pool"),
+        );
+        return None;
+    };
+    let Pool { name, capacity, reserved_parts, term } = pools.find(named, report)?.clone();
+    let limit = fleet::Limit { capacity, reserved_parts, critical, term, weighs_hits };
+    Some(Limiter { pool: Some(name), ..Limiter::of(Kind::Limit(Limit::Fleet(limit))) })
+}

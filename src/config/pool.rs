@@ -1,0 +1,220 @@
+//! `pools`: capacity that the limits of a domain share.
+
+use super::{
+    Diagnostic, Place,
+    diagnostic::{Report, shown},
+    lease,
+    node::{Entry, Mapping, Value},
+    share, value,
+    vocabulary::{self, Home},
+};
+use crate::{
+    limiter::fleet::WHOLE_PARTS,
+    rules::{Descriptor, Pool},
+};
+use std::collections::{HashMap, HashSet, hash_map};
+
+/// How to describe a pool.
+const EXAMPLE: &str = "{capacity: 1000, reserved: 20%, lease_ttl: 60s}";
+
+/// How many pools are named to somebody who named none of them.
+const MOST_LISTED: usize = 10;
+
+/// The pools of a domain, also those with mistakes in them: their names are known all the same.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    known: Vec<Known>,
+    /// Where each is among the known, by its name.
+    by_name: HashMap<String, usize>,
+    /// Whether there may be others, in what could not be read.
+    pub(super) may_be_more: bool,
+}
+
+/// A pool, and where it is.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    place: Place,
+    /// `None` where something is wrong with it.
+    pool: Option<Pool>,
+}
+
+impl Pools {
+    /// Reads the pools at the top of a file.
+    pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Self {
+        let mut pools = Self::default();
+        let Some(entry) = mapping.get("pools") else { return pools };
+        if matches!(entry.node.value, Value::Null) {
+            return pools;
+        }
+        match value::mapping(entry, &format!("{{api: {EXAMPLE}}}"), report) {
+            Some(mapping) => {
+                for entry in &mapping.entries {
+                    let name = entry.key.clone();
+                    pools.add(Known { name, place: entry.key_place, pool: read(entry, report) });
+                }
+            }
+            None => pools.may_be_more = true,
+        }
+        pools
+    }
+
+    /// Adds those of another file of the domain.
+    pub(super) fn join(&mut self, others: Self, report: &mut Report<'_>) {
+        self.may_be_more |= others.may_be_more;
+        for other in others.known {
+            let (name, second) = (other.name.clone(), other.place);
+            if let Some(first) = self.add(other) {
+                report.push(twice(&name, second, first, report));
+            }
+        }
+    }
+
+    /// Adds a pool, or says where one of its name is.
+    fn add(&mut self, pool: Known) -> Option<Place> {
+        match self.by_name.entry(pool.name.clone()) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(self.known.len());
+                self.known.push(pool);
+                None
+            }
+            hash_map::Entry::Occupied(first) => self.known.get(*first.get()).map(|it| it.place),
+        }
+    }
+
+    /// The pool that a limit names. Reports it where there is none of this name.
+    pub(super) fn find(&self, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<&Pool> {
+        let name = value::name(entry, report)?;
+        let known = self.by_name.get(&name).and_then(|place| self.known.get(*place));
+        if known.is_none() && !self.may_be_more {
+            let message = format!("this domain has no pool {}", shown(&name));
+            report.push(value::wrong(entry, message).help(self.instead_of(&name)));
+        }
+        known?.pool.as_ref()
+    }
+
+    /// What to write in place of a name that no pool has.
+    fn instead_of(&self, name: &str) -> String {
+        let names = self.known.iter().map(|it| it.name.as_str()).filter(|name| !name.is_empty());
+        let names: Vec<&str> = names.take(MOST_LISTED).collect();
+        let list = names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+        let more = if self.known.len() > MOST_LISTED { ", …" } else { "" };
+        match vocabulary::closest(name, &names) {
+            Some(close) => format!("did you mean {}?\nits pools are {list}{more}", shown(close)),
+            None if names.is_empty() => {
+                format!("describe it at the top of the file: `pools: {{api: {EXAMPLE}}}`")
+            }
+            None => format!("its pools are {list}{more}"),
+        }
+    }
+
+    /// Warns of pools that no limit is about.
+    pub(super) fn check_used(&self, descriptors: &[Descriptor], report: &mut Report<'_>) {
+        let mut used = HashSet::new();
+        collect_used(descriptors, &mut used);
+        for Known { name, place, .. } in &self.known {
+            if !used.contains(name.as_str()) {
+                report.push(
+                    Diagnostic::warning(*place, format!("no limit uses the pool {}", shown(name)))
+                        .help(format!(
+                            "put {} on the descriptors of its requests, or remove it",
+                            shown(&format!("fleet: {{pool: {name}}}"))
+                        ))
+                        .key(name),
+                );
+            }
+        }
+    }
+
+    /// Those without mistakes, in the order of the files.
+    pub(super) fn into_valid(self) -> Vec<Pool> {
+        self.known.into_iter().filter_map(|known| known.pool).collect()
+    }
+}
+
+fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Pool> {
+    let name = name(entry, report);
+    let mapping = value::mapping(entry, EXAMPLE, report)?;
+    vocabulary::check(mapping, Home::Pool, report);
+    let capacity = match mapping.get("capacity") {
+        Some(entry) => capacity(entry, report),
+        None => {
+            report.push(
+                Diagnostic::error(entry.key_place, "`capacity` is missing")
+                    .help("say how many requests the pool takes at once: `capacity: 1000`")
+                    .key("capacity"),
+            );
+            None
+        }
+    };
+    let reserved = mapping.get("reserved");
+    let reserved_parts = reserved.map_or(Some(0), |entry| share::read(entry, report));
+    let term = lease::term(mapping, report);
+    let (name, capacity, reserved_parts) = (name?, capacity?, reserved_parts?);
+    check_room(mapping, capacity, reserved_parts, report);
+    Some(Pool { name, capacity, reserved_parts, term })
+}
+
+/// A pool's name, which is a key here.
+fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+    let name = &entry.key;
+    let message = if name.is_empty() {
+        "a pool without a name".to_owned()
+    } else if name.len() > value::LONGEST_TEXT {
+        format!("the name of a pool is longer than {} bytes", value::LONGEST_TEXT)
+    } else {
+        return Some(name.clone());
+    };
+    report.push(
+        Diagnostic::error(entry.key_place, message)
+            .help(format!("call it something short: `api: {EXAMPLE}`"))
+            .key("pools"),
+    );
+    None
+}
+
+fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
+    if matches!(&entry.node.value, Value::Text(text) if text == "reported") {
+        report.push(
+            value::wrong(entry, "this version does not have `capacity: reported` yet").help(
+                "write how many slots the pool has: capacity that workers report comes with a later version",
+            ),
+        );
+        return None;
+    }
+    value::whole(entry, report)
+}
+
+/// Warns of a pool that has no room for requests that are not critical.
+fn check_room(mapping: &Mapping<'_>, capacity: u32, reserved_parts: u32, report: &mut Report<'_>) {
+    let (key, what) = match (capacity, reserved_parts) {
+        (0, _) => ("capacity", "`capacity: 0`"),
+        (_, WHOLE_PARTS) => ("reserved", "a reserve of 100 %"),
+        _ => return,
+    };
+    if let Some(entry) = mapping.get(key) {
+        report.push(
+            Diagnostic::warning(
+                entry.place(),
+                format!("{what} refuses everything that is not critical"),
+            )
+            .help("leave it if nothing else is to pass; otherwise leave room for the others")
+            .key(key),
+        );
+    }
+}
+
+fn twice(name: &str, second: Place, first: Place, report: &Report<'_>) -> Diagnostic {
+    let where_first = report.describe(first, second);
+    Diagnostic::error(second, format!("the pool {} stands twice, first {where_first}", shown(name)))
+        .help("describe it in one file: limits in all files of the domain may name it")
+        .key(name)
+        .related(first, "first here")
+}
+
+fn collect_used<'a>(descriptors: &'a [Descriptor], used: &mut HashSet<&'a str>) {
+    for descriptor in descriptors {
+        used.extend(descriptor.limits.iter().filter_map(|rule| rule.pool.as_deref()));
+        collect_used(&descriptor.descriptors, used);
+    }
+}
