@@ -60,9 +60,9 @@ async function renew(call, lease, stop) {
     }
 }
 
-// What the lease is for. It stops where the lease is lost, for then others have its slot.
+// What the lease is for. It stops where the lease is lost: others may have its slot.
 async function work(signal) {
-    await sleep(1_000, null, { signal });
+    await sleep(2_000, null, { signal });
 }
 
 process.exitCode = await main(process.argv[2]);

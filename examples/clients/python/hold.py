@@ -13,12 +13,8 @@ from tollgate.v1 import lease_service_pb2 as leases
 from tollgate.v1.lease_service_pb2_grpc import LeaseServiceStub
 
 # What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
-WHAT = leases.AcquireRequest(
-    domain="edge",
-    descriptors=[
-        RateLimitDescriptor(entries=[RateLimitDescriptor.Entry(key="job", value="export")])
-    ],
-)
+JOB = RateLimitDescriptor(entries=[RateLimitDescriptor.Entry(key="job", value="export")])
+WHAT = leases.AcquireRequest(domain="edge", descriptors=[JOB])
 
 # How long the answers to the first and to the last message may take.
 TIMEOUT_S = 5
@@ -27,7 +23,7 @@ TIMEOUT_S = 5
 OPTIONS = [("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000)]
 
 
-def main(address: str, seconds: float = 1) -> int:
+def main(address: str) -> int:
     with grpc.insecure_channel(address, OPTIONS) as channel:
         requests = queue.SimpleQueue()
         requests.put(leases.HoldRequest(acquire=WHAT))
@@ -44,7 +40,7 @@ def main(address: str, seconds: float = 1) -> int:
 
             print("acquired", lease.lease_id)
             threading.Thread(target=follow, args=(events, ended)).start()
-            work(seconds, ended)
+            work(ended)
         finally:
             # Whatever became of the work. Should the process be killed, its end is the stream's, too.
             requests.put(None)
@@ -73,11 +69,11 @@ def follow(events, ended: threading.Event) -> None:
     ended.set()
 
 
-def work(seconds: float, ended: threading.Event) -> None:
-    """What the lease is for. It stops where the lease is lost, for then others have its slot."""
-    if ended.wait(seconds):
+def work(ended: threading.Event) -> None:
+    """What the lease is for. It stops where the lease is lost: others may have its slot."""
+    if ended.wait(2):
         raise RuntimeError("the lease is lost")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], *map(float, sys.argv[2:])))
+    sys.exit(main(sys.argv[1]))

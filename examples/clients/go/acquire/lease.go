@@ -20,10 +20,8 @@ func underLease(service api.LeaseServiceClient, work func(context.Context) error
 	if err != nil {
 		return err
 	}
-	if no := lease.Refusal; no != nil && no.RetryAfter != nil {
-		return fmt.Errorf("refused: %s (try again in %d s)", no.Message, no.RetryAfter.Seconds)
-	} else if no != nil {
-		return fmt.Errorf("refused: %s", no.Message)
+	if lease.Refusal != nil {
+		return refused(lease.Refusal)
 	}
 	fmt.Println("acquired", lease.LeaseId)
 
@@ -46,13 +44,19 @@ func underLease(service api.LeaseServiceClient, work func(context.Context) error
 	return work(working)
 }
 
+// refused is what a refused caller is told. Without RetryAfter, trying again will never help.
+func refused(no *api.Refusal) error {
+	if no.RetryAfter == nil {
+		return fmt.Errorf("refused: %s", no.Message)
+	}
+	return fmt.Errorf("refused: %stry again in %d s", no.Message, no.RetryAfter.Seconds)
+}
+
 // renew renews the lease a third of the way to its end, so that one renewal may fail, and another. Where
 // the lease is lost, it stops the work.
 func renew(
-	working context.Context,
-	stop context.CancelCauseFunc,
-	service api.LeaseServiceClient,
-	lease *api.AcquireResponse,
+	working context.Context, stop context.CancelCauseFunc,
+	service api.LeaseServiceClient, lease *api.AcquireResponse,
 ) {
 	ticks := time.NewTicker(lease.ExpiresIn.AsDuration() / 3)
 	defer ticks.Stop()

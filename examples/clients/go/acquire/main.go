@@ -25,6 +25,7 @@ var descriptors = []*ratelimit.RateLimitDescriptor{
 }
 
 func main() {
+	log.SetFlags(0)
 	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
 	connection, err := grpc.NewClient(os.Args[1], plain)
 	if err == nil {
@@ -36,12 +37,12 @@ func main() {
 	fmt.Println("released")
 }
 
-// work is what the lease is for. It stops where the lease is lost, for then others have its slot.
+// work is what the lease is for. It stops where the lease is lost: others may have its slot.
 func work(working context.Context) error {
 	select {
 	case <-working.Done():
 		return context.Cause(working)
-	case <-time.After(time.Second):
+	case <-time.After(2 * time.Second):
 		return nil
 	}
 }

@@ -32,10 +32,8 @@ func underLease(service api.LeaseServiceClient, work func(context.Context) error
 	}
 	late.Stop()
 	lease := first.GetAcquired()
-	if no := lease.GetRefusal(); no != nil && no.RetryAfter != nil {
-		return fmt.Errorf("refused: %s (try again in %d s)", no.Message, no.RetryAfter.Seconds)
-	} else if no != nil {
-		return fmt.Errorf("refused: %s", no.Message)
+	if lease.GetRefusal() != nil {
+		return refused(lease.GetRefusal())
 	}
 	fmt.Println("acquired", lease.GetLeaseId())
 
@@ -54,6 +52,14 @@ func underLease(service api.LeaseServiceClient, work func(context.Context) error
 		return fmt.Errorf("not released in time: %w", err)
 	}
 	return nil
+}
+
+// refused is what a refused caller is told. Without RetryAfter, trying again will never help.
+func refused(no *api.Refusal) error {
+	if no.RetryAfter == nil {
+		return fmt.Errorf("refused: %s", no.Message)
+	}
+	return fmt.Errorf("refused: %stry again in %d s", no.Message, no.RetryAfter.Seconds)
 }
 
 var errEnded = errors.New("the lease is lost")

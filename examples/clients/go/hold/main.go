@@ -27,6 +27,7 @@ var what = &api.AcquireRequest{
 }
 
 func main() {
+	log.SetFlags(0)
 	connection, err := grpc.NewClient(os.Args[1],
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		// A connection whose other end is gone without a word is found by pings.
@@ -41,12 +42,12 @@ func main() {
 	fmt.Println("released")
 }
 
-// work is what the lease is for. It stops where the lease is lost, for then others have its slot.
+// work is what the lease is for. It stops where the lease is lost: others may have its slot.
 func work(working context.Context) error {
 	select {
 	case <-working.Done():
 		return context.Cause(working)
-	case <-time.After(time.Second):
+	case <-time.After(2 * time.Second):
 		return nil
 	}
 }
