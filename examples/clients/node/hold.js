@@ -1,0 +1,73 @@
+// Works under a lease that lasts as long as a stream is open. The server renews it meanwhile.
+//
+//     npm ci && node hold.js localhost:8081
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { connect, tell } from "./service.js";
+
+// What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
+const what = {
+    domain: "edge",
+    descriptors: [{ entries: [{ key: "job", value: "export" }] }],
+};
+
+// How long the answers to the first and to the last message may take.
+const timeout = 5_000;
+
+async function main(address) {
+    const service = connect(address);
+    // The stream as a whole has no deadline: work may take long.
+    const stream = service.hold();
+    const events = stream[Symbol.asyncIterator]();
+    stream.write({ acquire: what });
+    const first = await inTime(stream, events.next());
+    const lease = first.value.acquired;
+    if (lease.refusal) {
+        tell(lease.refusal);
+        service.close();
+        return 1;
+    }
+    console.log("acquired", lease.leaseId);
+
+    const stop = new AbortController();
+    const ended = follow(events, stop);
+    try {
+        await work(stop.signal);
+    } finally {
+        // Whatever became of the work. Should the process be killed, its end is the stream's, too.
+        stream.end();
+    }
+    // The server ends its side once the lease is released.
+    const broken = await inTime(stream, ended);
+    console.log(broken ? `not released in time: ${broken.message}` : "released");
+    service.close();
+    return 0;
+}
+
+// Waits for an answer, but not for ever.
+async function inTime(stream, answer) {
+    const late = setTimeout(() => stream.cancel(), timeout);
+    try {
+        return await answer;
+    } finally {
+        clearTimeout(late);
+    }
+}
+
+// Reads how it stands with the lease. Once it is not held any more, the stream ends, or breaks.
+async function follow(events, stop) {
+    try {
+        while (!(await events.next()).done);
+        stop.abort(new Error("the lease is lost"));
+    } catch (error) {
+        stop.abort(error);
+        return error;
+    }
+}
+
+// What the lease is for. It stops where the lease is lost: others may have its slot.
+async function work(signal) {
+    await sleep(2_000, null, { signal });
+}
+
+process.exitCode = await main(process.argv[2]);

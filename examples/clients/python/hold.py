@@ -1,0 +1,79 @@
+"""Works under a lease that lasts as long as a stream is open. The server renews it meanwhile.
+
+    ./generate && build/bin/python hold.py localhost:8081
+"""
+
+import queue
+import sys
+import threading
+
+import grpc
+from envoy.extensions.common.ratelimit.v3.ratelimit_pb2 import RateLimitDescriptor
+from tollgate.v1 import lease_service_pb2 as leases
+from tollgate.v1.lease_service_pb2_grpc import LeaseServiceStub
+
+# What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
+JOB = RateLimitDescriptor(entries=[RateLimitDescriptor.Entry(key="job", value="export")])
+WHAT = leases.AcquireRequest(domain="edge", descriptors=[JOB])
+
+# How long the answers to the first and to the last message may take.
+TIMEOUT_S = 5
+
+# A connection whose other end is gone without a word is found by pings.
+OPTIONS = [("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000)]
+
+
+def main(address: str) -> int:
+    with grpc.insecure_channel(address, OPTIONS) as channel:
+        requests = queue.SimpleQueue()
+        requests.put(leases.HoldRequest(acquire=WHAT))
+        # The stream of requests lasts until there is a None in the queue.
+        events = LeaseServiceStub(channel).Hold(iter(requests.get, None))
+        ended = threading.Event()
+        try:
+            lease = first(events)
+            if lease.outcome != leases.AcquireResponse.OUTCOME_ACQUIRED:
+                print("refused:", lease.refusal.message.strip())
+                if lease.refusal.HasField("retry_after"):
+                    print("try again in", lease.refusal.retry_after.seconds, "s")
+                return 1
+
+            print("acquired", lease.lease_id)
+            threading.Thread(target=follow, args=(events, ended)).start()
+            work(ended)
+        finally:
+            # Whatever became of the work. Should the process be killed, its end is the stream's, too.
+            requests.put(None)
+        # The server ends its side once the lease is released.
+        print("released" if ended.wait(TIMEOUT_S) else "not released in time")
+        return 0
+
+
+def first(events) -> leases.AcquireResponse:
+    """The first event. The stream as a whole has no deadline: work may take long."""
+    late = threading.Timer(TIMEOUT_S, events.cancel)
+    late.start()
+    try:
+        return next(events).acquired
+    finally:
+        late.cancel()
+
+
+def follow(events, ended: threading.Event) -> None:
+    """Reads how it stands with the lease. Once it is not held any more, the stream ends."""
+    try:
+        for _ in events:
+            pass
+    except grpc.RpcError as error:
+        print("the stream broke:", error.details(), file=sys.stderr)
+    ended.set()
+
+
+def work(ended: threading.Event) -> None:
+    """What the lease is for. It stops where the lease is lost: others may have its slot."""
+    if ended.wait(2):
+        raise RuntimeError("the lease is lost")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
