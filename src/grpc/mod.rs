@@ -92,22 +92,31 @@ impl Service {
         Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// Decides a request. What it took is given back unless it is kept, which is for whoever has answered.
+    /// Decides a request.
     ///
     /// # Errors
     ///
     /// Where there is no decision.
-    pub async fn answer(
-        &self,
-        message: RateLimitRequest,
-    ) -> Result<(RateLimitResponse, Option<Taken>), Undecided> {
+    pub async fn answer(&self, message: RateLimitRequest) -> Result<Answer, Undecided> {
         let request = request::read_request(message)?;
         let (decision, taken) = self.decider.decide(&request).await?;
+        let sheds_load = decision.refused.as_ref().is_some_and(|refused| refused.sheds_load);
         let echoes = self.decider.modes().metadata;
-        let response =
-            response::write_response(&request, decision, self.headers.as_deref(), echoes);
-        Ok((response, taken))
+        let headers = self.headers.as_deref();
+        let message = response::write_response(&request, decision, headers, echoes);
+        Ok(Answer { message, sheds_load, taken })
     }
+}
+
+/// An answer for the wire.
+#[derive(Debug)]
+pub struct Answer {
+    /// The message.
+    pub message: RateLimitResponse,
+    /// Whether it is refused because the service is short of room.
+    pub sheds_load: bool,
+    /// What was taken for the request: given back unless it is kept, which is for whoever has answered.
+    pub taken: Option<Taken>,
 }
 
 #[tonic::async_trait]
@@ -116,8 +125,8 @@ impl rate_limit_service_server::RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let (response, taken) = self.answer(request.into_inner()).await?;
-        Ok(until_told(response, taken))
+        let Answer { message, taken, .. } = self.answer(request.into_inner()).await?;
+        Ok(until_told(message, taken))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `POST /json`: the same question and the same answer as over gRPC, in the JSON form of their protos.
 
 use crate::grpc::{
-    DESCRIPTORS, Service,
+    Answer, DESCRIPTORS, Service,
     proto::envoy::service::ratelimit::v3::{
         RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
     },
@@ -61,8 +61,8 @@ impl Json {
     }
 }
 
-/// Decides a request: 200 where it may pass, 429 where not, 400 where it cannot be meant, 503 where the
-/// store did not decide.
+/// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed; 400 where it cannot
+/// be meant, 503 where the store did not decide.
 pub(super) async fn should_rate_limit(
     State((service, json)): State<(Service, Json)>,
     body: Bytes,
@@ -75,11 +75,12 @@ pub(super) async fn should_rate_limit(
 
 async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response, Status> {
     let request = json.read(body).map_err(Status::invalid_argument)?;
-    let (answer, taken) = service.answer(request).await?;
+    let Answer { message: answer, sheds_load, taken } = service.answer(request).await?;
     if let Some(taken) = taken {
         taken.keep();
     }
     let status = match answer.overall_code() {
+        Code::OverLimit if sheds_load => StatusCode::SERVICE_UNAVAILABLE,
         Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
         Code::Ok | Code::Unknown => StatusCode::OK,
     };

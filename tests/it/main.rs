@@ -15,6 +15,7 @@ mod conformance;
 mod connect;
 mod differences;
 mod envoy;
+mod envoy_leases;
 mod grpc;
 mod http;
 mod lease;

@@ -1,10 +1,12 @@
 //! What tests need around the server: the program itself as a process, files that vanish, HTTP as
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
+mod envoy;
 mod lease;
 mod proxy;
 mod redis;
 
+pub(crate) use envoy::start_envoy;
 pub(crate) use lease::{Leases, acquire, span};
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};

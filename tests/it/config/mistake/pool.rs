@@ -6,9 +6,7 @@ use tollgate::config::{Loaded, Severity};
 
 /// A file with a pool, and a limit on it.
 fn file(pool: &str, fleet: &str) -> String {
-    format!(
-        "domain: edge\npools:\n  api: {pool}\ndescriptors:\n  - key: a\n    fleet: {fleet}\n"
-    )
+    format!("domain: edge\npools:\n  api: {pool}\ndescriptors:\n  - key: a\n    fleet: {fleet}\n")
 }
 
 fn messages(loaded: &Loaded) -> Vec<&str> {
