@@ -100,7 +100,12 @@ fn what_can_hardly_be_meant() {
                 1,
                 "`lease_header` does nothing here: the descriptor has no limit",
             ),
-            ("key: lease_id", 1, 6, "the key `lease_id` is never matched: such an entry releases a lease"),
+            (
+                "key: lease_id",
+                1,
+                6,
+                "the key `lease_id` is never matched: such an entry releases a lease",
+            ),
             (
                 "key: a\ndescriptors:\n  - key: acquire_lease_id",
                 3,

@@ -38,7 +38,11 @@ fn what_stands_beside_a_limit_on_slots() {
     };
     check("weight: hit", 9, "`weight` is `hit`, which it cannot be");
     check("weight: 5", 9, "`weight` is a number, not text");
-    check("overdraw: true", 11, "`overdraw` beside `concurrency`: a slot is taken before it is used");
+    check(
+        "overdraw: true",
+        11,
+        "`overdraw` beside `concurrency`: a slot is taken before it is used",
+    );
     check(
         "on_store_failure: local",
         19,

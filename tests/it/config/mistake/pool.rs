@@ -6,9 +6,7 @@ use tollgate::config::{Loaded, Severity};
 
 /// A file with a pool, and a limit on it.
 fn file(pool: &str, fleet: &str) -> String {
-    format!(
-        "domain: edge\npools:\n  api: {pool}\ndescriptors:\n  - key: a\n    fleet: {fleet}\n"
-    )
+    format!("domain: edge\npools:\n  api: {pool}\ndescriptors:\n  - key: a\n    fleet: {fleet}\n")
 }
 
 fn messages(loaded: &Loaded) -> Vec<&str> {
@@ -136,7 +134,7 @@ fn pools_of_several_files() {
 
     let other = "domain: other\ndescriptors: [{key: a, fleet: {pool: api}}]\n";
     let message = "this domain has no pool `api`";
-    check(&merge_all(&[pool, limit, other]), &[(Severity::Error, 2, 37, message)], "another's");
+    check(&merge_all(&[pool, limit, other]), &[(Severity::Error, 2, 38, message)], "another's");
 
     let loaded = merge_all(&["domain: [\n", limit]);
     assert_eq!(loaded.diagnostics.len(), 1, "it may be in the other file: {loaded:?}");
