@@ -79,6 +79,7 @@ fn list(entry: &Entry<'_>, pools: &Pools, report: &mut Report<'_>) -> Vec<Rule> 
         );
     }
     let mut names = HashMap::new();
+    let mut pools_met = HashMap::new();
     let mut rules = Vec::new();
     for (index, node) in items.iter().enumerate() {
         let Some(Placed { mut rule, limiter, name: place }) = item(node, pools, report) else {
@@ -91,6 +92,12 @@ fn list(entry: &Entry<'_>, pools: &Pools, report: &mut Report<'_>) -> Vec<Rule> 
             let first = *names.entry(name.clone()).or_insert(place);
             if first != place {
                 report.push(same_name(name, place, first, report));
+            }
+        }
+        if let Some(pool) = &rule.pool {
+            let first = *pools_met.entry(pool.clone()).or_insert(limiter);
+            if first != limiter {
+                report.push(same_pool(pool, limiter, first, report));
             }
         }
         rule.label = Some(rule.name.clone().map_or(Label::Place(index + 1), Label::Name));
@@ -235,6 +242,18 @@ fn same_name(name: &str, second: Place, first: Place, report: &Report<'_>) -> Di
     )
     .help("give each its own `name`: it tells their states apart")
     .key("name")
+    .related(first, "first here")
+}
+
+fn same_pool(pool: &str, second: Place, first: Place, report: &Report<'_>) -> Diagnostic {
+    let where_first = report.describe(first, second);
+    let pool = shown(pool);
+    Diagnostic::warning(
+        second,
+        format!("a request takes slots of the pool {pool} twice here, first {where_first}"),
+    )
+    .help("remove one of the two; for requests of different size there is `weight: hits`")
+    .key("fleet")
     .related(first, "first here")
 }
 

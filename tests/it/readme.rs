@@ -96,6 +96,17 @@ fn its_rules_are_valid() {
 }
 
 #[test]
+fn the_rules_in_the_reference_are_valid() {
+    let blocks = include_str!("../../docs/rules.md").split("```yaml\n").skip(1);
+    for block in blocks {
+        let text = block.split("```").next().unwrap().to_owned();
+        let source = tollgate::config::Source { name: "docs/rules.md".to_owned(), text };
+        let loaded = tollgate::config::parse(vec![source], &tollgate::config::Options::default());
+        assert_eq!(loaded.render(false), "");
+    }
+}
+
+#[test]
 fn its_links_lead_somewhere() {
     for document in
         ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/rules.md", "docs/redis.md"]

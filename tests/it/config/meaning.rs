@@ -3,8 +3,9 @@
 use super::{descriptor, merge_all, parse_all};
 use serde_json::json;
 use tollgate::{
-    limiter::{Limit, token_bucket},
-    rules::{Descriptor, Kind, Label, OnStoreFailure, Rule},
+    lease::{LONGEST_TERM_US, Term},
+    limiter::{Limit, concurrency, fleet, token_bucket},
+    rules::{Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
     unit::Unit,
 };
 
@@ -209,6 +210,128 @@ fn a_domain_may_be_joined_of_files() {
     assert_eq!(names, ["edge", "inner"]);
     let keys: Vec<_> = loaded.domains[0].descriptors.iter().map(|it| it.key.as_str()).collect();
     assert_eq!(keys, ["a", "b", "a"]);
+}
+
+#[test]
+fn concurrency_is_a_number_of_requests_in_flight() {
+    let limit = |lines: &str| match rule(lines).kind {
+        Kind::Limit(Limit::Concurrency(limit)) => limit,
+        other => panic!("{other:?}"),
+    };
+    let plain = concurrency::Limit { max: 20, term: Term::default(), weighs_hits: false };
+    assert_eq!(limit("concurrency: {max: 20}"), plain);
+    let term = Term::of_micros(250_000);
+    assert_eq!(
+        limit("concurrency: {max: 20, lease_ttl: 250ms}\nweight: hits"),
+        concurrency::Limit { term, weighs_hits: true, ..plain }
+    );
+    let term = Term::of_micros(LONGEST_TERM_US);
+    for longest in ["24h", "1d", "86400s"] {
+        let lines = format!("concurrency: {{max: 20, lease_ttl: {longest}}}");
+        assert_eq!(limit(&lines), concurrency::Limit { term, ..plain });
+    }
+}
+
+#[test]
+fn every_flag_is_read_beside_a_limit_on_slots() {
+    let rule = rule(concat!(
+        "concurrency: {max: 5}\nname: slow\nenabled: no\nshadow_mode: true\nquota_mode: true\n",
+        "detailed_metric: yes\non_store_failure: deny\nmessage: Slow down.\nmetadata: {a: b}\n",
+        "lease_header: x-lease-id\n",
+    ));
+    assert_eq!(rule.name.as_deref(), Some("slow"));
+    assert!(!rule.enabled && rule.shadow_mode && rule.quota_mode && rule.detailed_metric);
+    assert_eq!(rule.on_store_failure, OnStoreFailure::Deny);
+    assert_eq!(rule.message.as_deref(), Some("Slow down."));
+    assert_eq!(serde_json::Value::Object(rule.metadata), json!({"a": "b"}));
+    assert_eq!((rule.pool, rule.lease_header.as_deref()), (None, Some("x-lease-id")));
+}
+
+/// A domain with a pool that two limits share.
+const FLEET: &str = "
+domain: fleet
+lease_key: fleet_lease_id
+pools:
+  api: {capacity: 1000, reserved: 20%, lease_ttl: 30s}
+descriptors:
+  - {key: priority, value: critical, fleet: {pool: api, critical: true}}
+  - {key: priority, fleet: {pool: api}, weight: hits}
+";
+
+#[test]
+fn a_fleet_limit_has_the_numbers_of_its_pool() {
+    let loaded = parse_all(&[FLEET]);
+    assert_eq!(loaded.render(false), "");
+    let domain = &loaded.domains[0];
+    assert_eq!(domain.lease_key, "fleet_lease_id");
+    let term = Term::of_micros(30_000_000);
+    let pool = Pool { name: "api".into(), capacity: 1_000, reserved_parts: 200_000, term };
+    assert_eq!(domain.pools, [pool]);
+    let limit = |critical| fleet::Limit {
+        capacity: 1_000,
+        reserved_parts: 200_000,
+        critical,
+        term,
+        weighs_hits: !critical,
+    };
+    for (descriptor, critical) in domain.descriptors.iter().zip([true, false]) {
+        let rule = &descriptor.limits[0];
+        assert_eq!(rule.pool.as_deref(), Some("api"));
+        assert_eq!(rule.kind, Kind::Limit(Limit::Fleet(limit(critical))));
+    }
+}
+
+#[test]
+fn a_pool_has_defaults() {
+    let text =
+        "domain: edge\npools: {7: {capacity: 5}}\ndescriptors: [{key: a, fleet: {pool: 7}}]\n";
+    let loaded = parse_all(&[text]);
+    assert_eq!(loaded.render(false), "");
+    let expected = Pool { name: "7".into(), capacity: 5, reserved_parts: 0, term: Term::default() };
+    assert_eq!(loaded.domains[0].pools, [expected]);
+}
+
+#[test]
+fn shares_are_percentages_or_fractions() {
+    for (share, parts) in [
+        ("20%", 200_000),
+        ("0.2", 200_000),
+        ("\"20%\"", 200_000),
+        ("\"0.2\"", 200_000),
+        ("12.5%", 125_000),
+        ("0", 0),
+        ("0%", 0),
+        ("0.000001", 1),
+        ("0.999999", 999_999),
+    ] {
+        let text = FLEET.replace("20%", share);
+        let loaded = parse_all(&[&text]);
+        assert_eq!(loaded.render(false), "", "{share}");
+        assert_eq!(loaded.domains[0].pools[0].reserved_parts, parts, "{share}");
+    }
+}
+
+#[test]
+fn leases_are_called_the_same_in_all_files_of_a_domain() {
+    let (said, unsaid) = ("domain: edge\nlease_key: id\n", "domain: edge\n");
+    for texts in [[said, unsaid], [unsaid, said], [said, said]] {
+        let loaded = merge_all(&texts);
+        assert_eq!(loaded.render(false), "");
+        assert_eq!(loaded.domains[0].lease_key, "id");
+    }
+    assert_eq!(merge_all(&[unsaid, unsaid]).domains[0].lease_key, LEASE_KEY);
+}
+
+#[test]
+fn pools_are_those_of_all_files_of_a_domain() {
+    let limit = |pool: &str| {
+        format!("domain: edge\ndescriptors: [{{key: {pool}, fleet: {{pool: {pool}}}}}]\n")
+    };
+    let pool = |pool: &str| format!("domain: edge\npools: {{{pool}: {{capacity: 5}}}}\n");
+    let loaded = merge_all(&[&limit("b"), &pool("a"), &pool("b"), &limit("a")]);
+    assert_eq!(loaded.render(false), "");
+    let names: Vec<_> = loaded.domains[0].pools.iter().map(|pool| pool.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[test]

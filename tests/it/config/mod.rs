@@ -1,6 +1,7 @@
 //! Rule files: what they mean, and what is said of those that mean nothing.
 
 mod conformance;
+mod description;
 mod directory;
 mod fuzz;
 mod meaning;

@@ -1,6 +1,6 @@
 //! What people and programs get to see.
 
-use super::{descriptor, parse_all};
+use super::{descriptor, merge_all, parse_all};
 use insta::assert_snapshot;
 
 fn render(text: &str) -> String {
@@ -17,7 +17,7 @@ fn an_unknown_key_is_shown_with_what_was_meant() {
       |     ^^^^^^^^^
       |
       = help: did you mean `rate_limit`?
-              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
@@ -71,6 +71,54 @@ fn a_domain_in_two_files_is_shown_in_both() {
 }
 
 #[test]
+fn what_two_files_say_of_one_domain_is_shown_in_both() {
+    let first = "domain: edge\nlease_key: a\npools: {api: {capacity: 5}}\n";
+    let second = "domain: edge\nlease_key: b\npools:\n  api: {capacity: 6}\n";
+    assert_snapshot!(merge_all(&[first, second]).render(false), @r"
+    error: `lease_key` is `a` on line 2 of `1.yaml`
+     --> 2.yaml:2:12
+      |
+    2 | lease_key: b
+      |            ^
+      |
+     ::: 1.yaml:2:12
+      |
+    2 | lease_key: a
+      |            - the domain's other `lease_key`
+      |
+      = help: say the same in all files of the domain, or say it in one
+
+    error: the pool `api` stands twice, first on line 3 of `1.yaml`
+     --> 2.yaml:4:3
+      |
+    4 |   api: {capacity: 6}
+      |   ^^^
+      |
+     ::: 1.yaml:3:9
+      |
+    3 | pools: {api: {capacity: 5}}
+      |         --- first here
+      |
+      = help: describe it in one file: limits in all files of the domain may name it
+    ");
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_shown_with_what_was_meant() {
+    let text = "domain: edge\npools:\n  api: {capacity: 5}\ndescriptors:\n  - {key: a, fleet: {pool: apo}}\n";
+    assert_snapshot!(render(text), @r"
+    error: this domain has no pool `apo`
+     --> 1.yaml:5:28
+      |
+    5 |   - {key: a, fleet: {pool: apo}}
+      |                            ^^^
+      |
+      = help: did you mean `api`?
+              its pools are `api`
+    ");
+}
+
+#[test]
 fn a_warning_says_so() {
     assert_snapshot!(
         render("domain: edge\ndescriptors:\n  - {key: path, value: /api/*}\n  - {key: path, value: /api/v1/*}\n"),
@@ -114,7 +162,7 @@ fn columns_count_characters() {
       |                            ^^^^^
       |
       = help: did you mean `value`?
-              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
@@ -134,7 +182,7 @@ fn a_long_line_is_not_shown() {
     error: unknown key `valeu` in a descriptor
     --> 1.yaml:2:3023
      = help: did you mean `value`?
-             a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure` and `message`
+             a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
@@ -208,7 +256,7 @@ fn programs_get_objects() {
       {
         "severity": "error",
         "message": "unknown key `version` in a rule file",
-        "help": "a rule file takes `domain` and `descriptors`",
+        "help": "a rule file takes `domain`, `lease_key`, `pools` and `descriptors`",
         "key": "version",
         "place": {
           "file": "1.yaml",

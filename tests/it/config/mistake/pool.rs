@@ -123,6 +123,9 @@ fn pools_that_can_hardly_be_meant() {
     check(&text, 3, 32, "a reserve of 100 % refuses everything that is not critical");
     let text = "domain: edge\npools: {api: {capacity: 5}}\n";
     check(text, 2, 9, "no limit uses the pool `api`");
+    let text = "domain: edge\npools: {api: {capacity: 5}}\ndescriptors:\n  - key: a\n    limits:\n      \
+                - fleet: {pool: api}\n      - fleet: {pool: api, critical: true}\n";
+    check(text, 7, 9, "a request takes slots of the pool `api` twice here, first on line 6");
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn pools_of_several_files() {
 
     let other = "domain: other\ndescriptors: [{key: a, fleet: {pool: api}}]\n";
     let message = "this domain has no pool `api`";
-    check(&merge_all(&[pool, limit, other]), &[(Severity::Error, 2, 37, message)], "another's");
+    check(&merge_all(&[pool, limit, other]), &[(Severity::Error, 2, 38, message)], "another's");
 
     let loaded = merge_all(&["domain: [\n", limit]);
     assert_eq!(loaded.diagnostics.len(), 1, "it may be in the other file: {loaded:?}");
