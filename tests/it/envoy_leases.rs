@@ -25,6 +25,7 @@ use tokio::{
 on_every_store! {
     exactly_as_many_reach_the_upstream_as_may,
     slots_come_back_however_a_request_ends,
+    slots_of_requests_that_time_out_come_back,
     slots_of_an_envoy_that_was_killed_come_back_at_the_deadline,
     a_storm_leaves_nothing_behind,
     two_filters_on_one_route_both_give_back,
@@ -73,13 +74,18 @@ struct Mesh {
 
 impl Mesh {
     async fn start(store: &Store, rules: &[(&str, String)]) -> Self {
+        Self::start_with(store, rules, "60s").await
+    }
+
+    /// With an upstream that may take so long.
+    async fn start_with(store: &Store, rules: &[(&str, String)], timeout: &str) -> Self {
         let (files, config) = (TempDir::new(), TempDir::new());
         for (name, text) in rules {
             config.file(name, text);
         }
         let server = Server::start_on(store, config.path()).await;
         let upstream = Upstream::start().await;
-        let example = example_for(server.grpc, upstream.address).to_string();
+        let example = example_for(server.grpc, upstream.address, timeout).to_string();
         let (envoy, edge) = start_envoy(&files.file("envoy.json", &example), &files).await;
         let leases = Leases::connect(server.grpc).await;
         Self { edge, upstream, leases, envoy, _server: server, _files: files }
@@ -103,16 +109,16 @@ impl Mesh {
     }
 
     /// Begins a request that the upstream does not answer yet. The connection it is made on.
-    async fn begin(&self, what: &str, headers: &str) -> TcpStream {
+    async fn begin(&self, what: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.edge).await.unwrap();
-        let head = format!("GET /export/{what} HTTP/1.1\r\nhost: test\r\n{headers}\r\n");
+        let head = format!("GET /export/{what} HTTP/1.1\r\nhost: test\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream
     }
 }
 
 /// The example, with the addresses of this test.
-fn example_for(server: SocketAddr, upstream: SocketAddr) -> Value {
+fn example_for(server: SocketAddr, upstream: SocketAddr, timeout: &str) -> Value {
     let mut config = support::yaml("examples/envoy/leases.yaml");
     let mut put = |place: &str, value: Value| {
         let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
@@ -129,11 +135,12 @@ fn example_for(server: SocketAddr, upstream: SocketAddr) -> Value {
     };
     put(&endpoint(0), server.port().into());
     put(&endpoint(1), upstream.port().into());
+    let manager = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+    let route = format!("{manager}/route_config/virtual_hosts/0/routes/0/route");
+    put(&format!("{route}/timeout"), timeout.into());
     // A machine that runs all tests at once may take longer than 20 ms to answer.
-    let filters =
-        "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
     for filter in 0..2 {
-        let place = format!("{filters}/{filter}/typed_config");
+        let place = format!("{manager}/http_filters/{filter}/typed_config");
         config.pointer_mut(&place).expect("a ratelimit filter")["timeout"] = "10s".into();
     }
     config
@@ -199,9 +206,10 @@ async fn answer(
         let status = match what.trim_start_matches("/export/") {
             "wait" => {
                 // Until it may answer, or the caller has gone.
+                let mut byte = [0];
                 let is_open = tokio::select! {
                     opened = open.wait_for(|is_open| *is_open) => opened.is_ok(),
-                    _ = stream.peek(&mut [0]) => false,
+                    _ = stream.peek(&mut byte) => false,
                 };
                 if is_open { Some("200 OK") } else { None }
             }
@@ -240,13 +248,9 @@ async fn exactly_as_many_reach_the_upstream_as_may(store: &Store) {
 async fn slots_come_back_however_a_request_ends(store: &Store) {
     // Long leases: what comes back was given back.
     let mesh = Mesh::start(store, &rules(3, "1h", 1000)).await;
-    for (what, headers, status) in
-        [("at-once", "", 200), ("fails", "", 503), ("hangs-up", "", 503), ("wait", "100", 504)]
-    {
-        let timeout = [("x-envoy-upstream-rq-timeout-ms", headers.as_bytes())];
-        let headers = if headers.is_empty() { &[][..] } else { &timeout[..] };
+    for (what, status) in [("at-once", 200), ("fails", 503), ("hangs-up", 503)] {
         for _ in 0..10 {
-            let answer = mesh.get(what, headers).await;
+            let answer = mesh.get(what, &[]).await;
             assert!([status, 429].contains(&answer.status), "{what}: {answer:?}");
         }
         mesh.until_free(3).await;
@@ -254,7 +258,7 @@ async fn slots_come_back_however_a_request_ends(store: &Store) {
     // A caller who hangs up, while the upstream works.
     let mut callers = Vec::new();
     for _ in 0..3 {
-        callers.push(mesh.begin("wait", "").await);
+        callers.push(mesh.begin("wait").await);
     }
     mesh.upstream.until_in_flight(3).await;
     assert_eq!(mesh.free("edge", JOB).await, 0);
@@ -263,11 +267,23 @@ async fn slots_come_back_however_a_request_ends(store: &Store) {
     assert_eq!(mesh.free("fleet", FLEET).await, 1000);
 }
 
+async fn slots_of_requests_that_time_out_come_back(store: &Store) {
+    let mesh = Mesh::start_with(store, &rules(3, "1h", 1000), "0.2s").await;
+    let mut callers = Vec::new();
+    for _ in 0..3 {
+        callers.push(mesh.begin("wait").await);
+    }
+    let mut answer = [0; 12];
+    callers[0].read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 504");
+    mesh.until_free(3).await;
+}
+
 async fn slots_of_an_envoy_that_was_killed_come_back_at_the_deadline(store: &Store) {
     let mut mesh = Mesh::start(store, &rules(3, "3s", 1000)).await;
     let mut callers = Vec::new();
     for _ in 0..3 {
-        callers.push(mesh.begin("wait", "").await);
+        callers.push(mesh.begin("wait").await);
     }
     mesh.upstream.until_in_flight(3).await;
     mesh.envoy.kill().await.unwrap();
@@ -289,7 +305,7 @@ async fn a_storm_leaves_nothing_behind(store: &Store) {
         callers.spawn(async move {
             if number % 4 == 0 {
                 // Gone at some moment between asking and the answer.
-                let caller = mesh.begin("at-once", "").await;
+                let caller = mesh.begin("at-once").await;
                 time::sleep(Duration::from_micros((number as u64 * 37) % 4000)).await;
                 drop(caller);
             } else {
@@ -341,7 +357,7 @@ async fn a_fleet_that_is_full_answers_503(store: &Store) {
     let mesh = Mesh::start(store, &rules(10, "1h", 2)).await;
     let mut callers = Vec::new();
     for _ in 0..2 {
-        callers.push(mesh.begin("wait", "").await);
+        callers.push(mesh.begin("wait").await);
     }
     mesh.upstream.until_in_flight(2).await;
     let refused = mesh.get("wait", &[]).await;
