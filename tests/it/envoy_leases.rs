@@ -402,7 +402,7 @@ async fn the_upstream_is_told_the_lease_and_only_by_us(store: &Store) {
     let told: Vec<&str> = answer
         .body
         .lines()
-        .filter_map(|line| line.to_ascii_lowercase().starts_with("x-lease-id:").then_some(line))
+        .filter(|line| line.to_ascii_lowercase().starts_with("x-lease-id:"))
         .collect();
     let [told] = told[..] else { panic!("{answer:?}") };
     assert!(told.contains("lease-") && !told.contains("forged"), "{told}");
