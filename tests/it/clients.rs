@@ -18,15 +18,17 @@ use tollgate::grpc::proto::tollgate::v1::{AcquireRequest, LeaseState, acquire_re
 const RULES: &str = "
 domain: edge
 descriptors:
-  - key: job
-    value: export
-    concurrency: {max: 1, lease_ttl: 600ms}
-    name: exports
+  - key: path
+    value: /reports
+    descriptors:
+      - key: user
+        concurrency: {max: 1, lease_ttl: 600ms}
+        name: reports
 ";
 
 /// What every client asks for.
 fn what() -> AcquireRequest {
-    acquire("edge", &[&[["job", "export"]]])
+    acquire("edge", &[&[["path", "/reports"], ["user", "ada"]]])
 }
 
 /// The same tests for every client.
@@ -140,7 +142,7 @@ async fn tells_why_it_is_refused_and_when_to_try_again(command: &[&str]) {
 
     let (code, printed) = Client::start(command, server.grpc).ended().await;
     assert_eq!(code, Some(1), "{printed}");
-    assert!(printed.starts_with("refused: The concurrency limit `exports` "), "{printed}");
+    assert!(printed.starts_with("refused: The concurrency limit `reports` "), "{printed}");
     assert!(printed.ends_with("\ntry again in 1 s\n"), "{printed}");
 }
 

@@ -6,10 +6,10 @@ import { promisify } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect, tell } from "./service.js";
 
-// What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
+// What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 const what = {
     domain: "edge",
-    descriptors: [{ entries: [{ key: "job", value: "export" }] }],
+    descriptors: [{ entries: [{ key: "path", value: "/reports" }, { key: "user", value: "ada" }] }],
 };
 
 // No call may hang for ever. A call that waits for a slot (`wait`) needs that much more.

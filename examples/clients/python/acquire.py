@@ -11,9 +11,9 @@ from envoy.extensions.common.ratelimit.v3.ratelimit_pb2 import RateLimitDescript
 from tollgate.v1 import lease_service_pb2 as leases
 from tollgate.v1.lease_service_pb2_grpc import LeaseServiceStub
 
-# What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
-JOB = RateLimitDescriptor(entries=[RateLimitDescriptor.Entry(key="job", value="export")])
-WHAT = {"domain": "edge", "descriptors": [JOB]}
+# What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
+PATH = [{"key": "path", "value": "/reports"}, {"key": "user", "value": "ada"}]
+WHAT = {"domain": "edge", "descriptors": [RateLimitDescriptor(entries=PATH)]}
 
 # No call may hang for ever. A call that waits for a slot (`wait=`) needs that much more.
 TIMEOUT_S = 5

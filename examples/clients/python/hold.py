@@ -12,9 +12,9 @@ from envoy.extensions.common.ratelimit.v3.ratelimit_pb2 import RateLimitDescript
 from tollgate.v1 import lease_service_pb2 as leases
 from tollgate.v1.lease_service_pb2_grpc import LeaseServiceStub
 
-# What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
-JOB = RateLimitDescriptor(entries=[RateLimitDescriptor.Entry(key="job", value="export")])
-WHAT = leases.AcquireRequest(domain="edge", descriptors=[JOB])
+# What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
+PATH = [{"key": "path", "value": "/reports"}, {"key": "user", "value": "ada"}]
+WHAT = leases.AcquireRequest(domain="edge", descriptors=[RateLimitDescriptor(entries=PATH)])
 
 # How long the answers to the first and to the last message may take.
 TIMEOUT_S = 5

@@ -18,11 +18,13 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// What is asked for: a path into the rules of a domain, here those of config/edge.yaml.
+// What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 var what = &api.AcquireRequest{
 	Domain: "edge",
 	Descriptors: []*ratelimit.RateLimitDescriptor{
-		{Entries: []*ratelimit.RateLimitDescriptor_Entry{{Key: "job", Value: "export"}}},
+		{Entries: []*ratelimit.RateLimitDescriptor_Entry{
+			{Key: "path", Value: "/reports"}, {Key: "user", Value: "ada"},
+		}},
 	},
 }
 
