@@ -19,12 +19,15 @@ use crate::{
     lease::{By, LeaseId, Leased},
     request::Request,
     rules::{Resolution, Rules},
-    store::{Store, StoreError},
+    store::{LeaseCounts, Store, StoreError},
     verdict::Verdict,
 };
 use bytes::Bytes;
 use pending::Pending;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// How a whole process decides, beside what its rules say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,12 +48,14 @@ pub struct Decider {
     clock: Clock,
     modes: Modes,
     pending: Pending,
+    refunds_ignored: AtomicU64,
 }
 
 impl Decider {
     /// A decider over these rules, with states kept in this store.
     pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
-        Arc::new(Self { rules, store, clock, modes, pending: Pending::default() })
+        let (pending, refunds_ignored) = Default::default();
+        Arc::new(Self { rules, store, clock, modes, pending, refunds_ignored })
     }
 
     /// The rules in force.
@@ -68,6 +73,14 @@ impl Decider {
         &self.store
     }
 
+    /// What went on with leases.
+    pub fn lease_counts(&self) -> LeaseCounts {
+        LeaseCounts {
+            releases_given_up: self.pending.given_up(),
+            refunds_ignored: self.refunds_ignored.load(Ordering::Relaxed),
+        }
+    }
+
     /// Decides a request, and releases what it releases. What it took for it comes along, and is given back
     /// unless it is kept: whoever has answered keeps it.
     ///
@@ -80,6 +93,10 @@ impl Decider {
     ) -> Result<(Decision, Option<Taken>), StoreError> {
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
+        let ignored = resolution.question.refunds_of_slots();
+        if ignored > 0 {
+            self.refunds_ignored.fetch_add(ignored, Ordering::Relaxed);
+        }
         let named = self.take_under(&mut resolution)?;
         let (verdict, taken) = self.ask(&resolution, named.as_ref().map(|(id, _)| id)).await?;
         let mut decision = self.fold(&resolution, &verdict);

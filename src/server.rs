@@ -186,8 +186,9 @@ async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
             () = &mut over => is_over = true,
         }
         let (condition, now) = (decider.store().condition(), clock.now());
-        let lines =
+        let mut lines =
             if is_over { watch.tell_last(condition, now) } else { watch.tell(condition, now) };
+        lines.extend(watch.tell_leases(decider.lease_counts(), now));
         for (level, line) in lines {
             match level {
                 Level::ERROR => tracing::error!(store, "{line}"),

@@ -44,6 +44,15 @@ impl Question {
         self.checks.iter().any(|check| check.limit.slots(check.cost).is_some())
     }
 
+    /// How many checks would give back to limits on slots, which do not take hits back.
+    pub fn refunds_of_slots(&self) -> u64 {
+        let refunds = self
+            .checks
+            .iter()
+            .filter(|check| check.limit.term().is_some() && matches!(check.cost, Cost::Refund(_)));
+        refunds.count() as u64
+    }
+
     /// Has it take what it takes under a lease, which lasts as long as every limit allows whose slots it
     /// takes, and no longer than `term`.
     pub fn take_under(

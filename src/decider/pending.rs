@@ -61,17 +61,17 @@ impl Pending {
         kept.push_back(release);
     }
 
+    /// How many had to be given up, for there were too many, since the process began.
+    pub(super) fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     fn is_empty(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) == 0 && self.kept().is_empty()
     }
 }
 
 impl Decider {
-    /// Releases that had to be given up, for too many were to be made, since the process began.
-    pub fn releases_given_up(&self) -> u64 {
-        self.pending.given_up.load(Ordering::Relaxed)
-    }
-
     /// Waits until all releases are made, but no longer than this.
     pub async fn finish_releases(&self, patience: Duration) {
         let all_made = async {
@@ -126,6 +126,10 @@ impl Decider {
         tokio::spawn(async move {
             loop {
                 time::sleep(TRY_EVERY).await;
+                // What is known to fail needs not be tried, and told of.
+                if decider.store.condition().down.is_some() {
+                    continue;
+                }
                 while decider.make_some().await {}
                 if decider.pending.kept().is_empty() {
                     decider.pending.is_attended.store(false, Ordering::Release);

@@ -60,6 +60,15 @@ pub struct Condition {
     pub forgotten_live: u64,
 }
 
+/// What went on with leases, since the process began. Each only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeaseCounts {
+    /// Releases that the store could not take, and that were too many to be kept.
+    pub releases_given_up: u64,
+    /// Hits that were to be given back to limits on requests in flight, which take back leases.
+    pub refunds_ignored: u64,
+}
+
 /// Requests that were not decided, by reason. Each only grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failures {

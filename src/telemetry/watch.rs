@@ -8,7 +8,7 @@ mod tests;
 use crate::{
     clock::Timestamp,
     limiter::{Cost, token_bucket},
-    store::{Condition, Failures},
+    store::{Condition, Failures, LeaseCounts},
     unit::Unit,
 };
 use token_bucket::{Limit, Rate, State};
@@ -21,6 +21,8 @@ pub struct Watch {
     changes: Lines,
     failures: Lines,
     forgotten: Lines,
+    leases: Lines,
+    told_leases: LeaseCounts,
 }
 
 /// How many lines there may be of a kind.
@@ -38,6 +40,8 @@ impl Default for Watch {
             changes: Lines::of(4),
             failures: Lines::of(1),
             forgotten: Lines::of(1),
+            leases: Lines::of(2),
+            told_leases: LeaseCounts::default(),
         }
     }
 }
@@ -86,9 +90,32 @@ impl Watch {
         lines
     }
 
+    /// What to tell of leases.
+    pub fn tell_leases(&mut self, counts: LeaseCounts, now: Timestamp) -> Vec<(Level, String)> {
+        let mut lines = Vec::new();
+        let given_up = counts.releases_given_up - self.told_leases.releases_given_up;
+        if given_up > 0 && self.leases.may_tell(now) {
+            self.told_leases.releases_given_up = counts.releases_given_up;
+            lines.push((
+                Level::WARN,
+                format!("{given_up} releases are lost, too many to be kept until the store can take them: those leases end at their deadline"),
+            ));
+        }
+        let ignored = counts.refunds_ignored - self.told_leases.refunds_ignored;
+        if ignored > 0 && self.leases.may_tell(now) {
+            self.told_leases.refunds_ignored = counts.refunds_ignored;
+            lines.push((
+                Level::WARN,
+                format!("{ignored} refunds met limits on requests in flight and did nothing: give back the lease, not hits"),
+            ));
+        }
+        lines
+    }
+
     /// What is still to tell when there is no other time for it.
     pub fn tell_last(&mut self, condition: Condition, now: Timestamp) -> Vec<(Level, String)> {
-        *self = Self { told: std::mem::take(&mut self.told), ..Self::default() };
+        let (told, told_leases) = (std::mem::take(&mut self.told), self.told_leases);
+        *self = Self { told, told_leases, ..Self::default() };
         self.tell(condition, now)
     }
 }

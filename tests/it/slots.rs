@@ -229,6 +229,8 @@ async fn what_is_given_back_without_a_lease_is_not(store: &Store) {
     let refund = json!([{ "entries": [["user", "ada"]], "is_negative_hits": true }]);
     let answer = mesh.ask("edge", refund).await;
     assert_eq!((answer.overall_code(), answer.statuses[0].limit_remaining), (Code::Ok, 2));
+    let told = async || mesh.server.log().contains("1 refunds met limits").then_some(());
+    until("the log says so", told).await;
 }
 
 /// The issue's own figures: of 100 slots 80 are for all, and what is critical takes from the reserve first.
