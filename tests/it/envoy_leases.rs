@@ -35,18 +35,20 @@ on_every_store! {
 }
 
 /// What the example's filters ask for.
-const JOB: [&str; 2] = ["job", "export"];
-const FLEET: [&str; 2] = ["priority", "normal"];
+const REPORTS: [[&str; 2]; 2] = [["path", "/reports"], ["user", "ada"]];
+const FLEET: [[&str; 2]; 2] = [["pool", "api"], ["priority", "normal"]];
 
 fn rules(max: u32, ttl: &str, capacity: u32) -> [(&'static str, String); 2] {
     let edge = format!(
         "
 domain: edge
 descriptors:
-  - key: job
-    value: export
-    concurrency: {{max: {max}, lease_ttl: {ttl}}}
-    lease_header: x-lease-id
+  - key: path
+    value: /reports
+    descriptors:
+      - key: user
+        concurrency: {{max: {max}, lease_ttl: {ttl}}}
+        lease_header: x-lease-id
 "
     );
     let fleet = format!(
@@ -56,8 +58,11 @@ lease_key: fleet_lease_id
 pools:
   api: {{capacity: {capacity}, lease_ttl: {ttl}}}
 descriptors:
-  - key: priority
-    fleet: {{pool: api}}
+  - key: pool
+    value: api
+    descriptors:
+      - key: priority
+        fleet: {{pool: api}}
 "
     );
     [("edge.yaml", edge), ("fleet.yaml", fleet)]
@@ -92,26 +97,31 @@ impl Mesh {
     }
 
     /// Asks for something that the upstream does.
-    async fn get(&self, what: &str, headers: &[(&str, &[u8])]) -> Response {
-        support::get(self.edge, &format!("/export/{what}"), headers).await.unwrap()
+    async fn get(&self, what: &str) -> Response {
+        self.get_with(what, &[]).await
+    }
+
+    async fn get_with(&self, what: &str, headers: &[(&str, &[u8])]) -> Response {
+        let headers = [&[("x-user", &b"ada"[..])], headers].concat();
+        support::get(self.edge, &format!("/reports/{what}"), &headers).await.unwrap()
     }
 
     /// How many slots of a limit are free.
-    async fn free(&self, domain: &str, entry: [&str; 2]) -> u32 {
-        let mut peek = acquire(domain, &[&[entry]]);
+    async fn free(&self, domain: &str, entries: [[&str; 2]; 2]) -> u32 {
+        let mut peek = acquire(domain, &[&entries]);
         peek.descriptors[0].hits_addend = Some(0);
         self.leases.acquire(peek).await.unwrap().statuses[0].limit_remaining
     }
 
     async fn until_free(&self, count: u32) {
-        let is_free = async || (self.free("edge", JOB).await == count).then_some(());
+        let is_free = async || (self.free("edge", REPORTS).await == count).then_some(());
         until(&format!("{count} are free"), is_free).await;
     }
 
     /// Begins a request that the upstream does not answer yet. The connection it is made on.
     async fn begin(&self, what: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.edge).await.unwrap();
-        let head = format!("GET /export/{what} HTTP/1.1\r\nhost: test\r\n\r\n");
+        let head = format!("GET /reports/{what} HTTP/1.1\r\nhost: test\r\nx-user: ada\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream
     }
@@ -136,7 +146,7 @@ fn example_for(server: SocketAddr, upstream: SocketAddr, timeout: &str) -> Value
     put(&endpoint(0), server.port().into());
     put(&endpoint(1), upstream.port().into());
     let manager = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
-    let route = format!("{manager}/route_config/virtual_hosts/0/routes/0/route");
+    let route = format!("{manager}/route_config/virtual_hosts/0/routes/1/route");
     put(&format!("{route}/timeout"), timeout.into());
     // A machine that runs all tests at once may take longer than 20 ms to answer.
     for filter in 0..2 {
@@ -203,7 +213,7 @@ async fn answer(
         head.clear();
         most.fetch_max(in_flight.fetch_add(1, SeqCst) + 1, SeqCst);
         let what = text.split(' ').nth(1).unwrap_or_default().to_owned();
-        let status = match what.trim_start_matches("/export/") {
+        let status = match what.trim_start_matches("/reports/") {
             "wait" => {
                 // Until it may answer, or the caller has gone.
                 let mut byte = [0];
@@ -231,7 +241,7 @@ async fn exactly_as_many_reach_the_upstream_as_may(store: &Store) {
     let mut callers = JoinSet::new();
     for _ in 0..10 {
         let mesh = Arc::clone(&mesh);
-        callers.spawn(async move { mesh.get("wait", &[]).await.status });
+        callers.spawn(async move { mesh.get("wait").await.status });
     }
     let mut statuses = Vec::new();
     for _ in 0..7 {
@@ -250,7 +260,7 @@ async fn slots_come_back_however_a_request_ends(store: &Store) {
     let mesh = Mesh::start(store, &rules(3, "1h", 1000)).await;
     for (what, status) in [("at-once", 200), ("fails", 503), ("hangs-up", 503)] {
         for _ in 0..10 {
-            let answer = mesh.get(what, &[]).await;
+            let answer = mesh.get(what).await;
             assert!([status, 429].contains(&answer.status), "{what}: {answer:?}");
         }
         mesh.until_free(3).await;
@@ -261,7 +271,7 @@ async fn slots_come_back_however_a_request_ends(store: &Store) {
         callers.push(mesh.begin("wait").await);
     }
     mesh.upstream.until_in_flight(3).await;
-    assert_eq!(mesh.free("edge", JOB).await, 0);
+    assert_eq!(mesh.free("edge", REPORTS).await, 0);
     drop(callers);
     mesh.until_free(3).await;
     assert_eq!(mesh.free("fleet", FLEET).await, 1000);
@@ -287,7 +297,7 @@ async fn slots_of_an_envoy_that_was_killed_come_back_at_the_deadline(store: &Sto
     }
     mesh.upstream.until_in_flight(3).await;
     mesh.envoy.kill().await.unwrap();
-    assert_eq!(mesh.free("edge", JOB).await, 0, "nobody has given them back");
+    assert_eq!(mesh.free("edge", REPORTS).await, 0, "nobody has given them back");
     mesh.until_free(3).await;
 }
 
@@ -309,7 +319,7 @@ async fn a_storm_leaves_nothing_behind(store: &Store) {
                 time::sleep(Duration::from_micros((number as u64 * 37) % 4000)).await;
                 drop(caller);
             } else {
-                let status = mesh.get("at-once", &[]).await.status;
+                let status = mesh.get("at-once").await.status;
                 assert_eq!(status, 200);
             }
         });
@@ -319,7 +329,7 @@ async fn a_storm_leaves_nothing_behind(store: &Store) {
     let mut free = 0;
     loop {
         support::a_second().await;
-        let before = std::mem::replace(&mut free, mesh.free("edge", JOB).await);
+        let before = std::mem::replace(&mut free, mesh.free("edge", REPORTS).await);
         if free == before {
             break;
         }
@@ -341,7 +351,7 @@ async fn two_filters_on_one_route_both_give_back(store: &Store) {
         let mesh = Arc::clone(&mesh);
         callers.spawn(async move {
             for _ in 0..125 {
-                assert_eq!(mesh.get("at-once", &[]).await.status, 200);
+                assert_eq!(mesh.get("at-once").await.status, 200);
             }
         });
     }
@@ -360,24 +370,24 @@ async fn a_fleet_that_is_full_answers_503(store: &Store) {
         callers.push(mesh.begin("wait").await);
     }
     mesh.upstream.until_in_flight(2).await;
-    let refused = mesh.get("wait", &[]).await;
+    let refused = mesh.get("wait").await;
     assert_eq!((refused.status, refused.number("retry-after")), (503, Some(1)), "{refused:?}");
-    assert_eq!(mesh.free("edge", JOB).await, 8, "the second filter was not asked");
+    assert_eq!(mesh.free("edge", REPORTS).await, 8, "the second filter was not asked");
     drop(callers);
     mesh.until_free(10).await;
     // Refused by the second, what the first gave is given back.
     let mut held = Vec::new();
     for _ in 0..10 {
-        held.push(mesh.leases.acquired(acquire("edge", &[&[JOB]])).await);
+        held.push(mesh.leases.acquired(acquire("edge", &[&REPORTS])).await);
     }
-    assert_eq!(mesh.get("wait", &[]).await.status, 429);
+    assert_eq!(mesh.get("wait").await.status, 429);
     until("the fleet is empty", async || (mesh.free("fleet", FLEET).await == 2).then_some(()))
         .await;
 }
 
 async fn headers_show_what_is_free(store: &Store) {
     let mesh = Mesh::start(store, &rules(3, "1h", 1000)).await;
-    let answer = mesh.get("at-once", &[]).await;
+    let answer = mesh.get("at-once").await;
     // Without a unit there is no window to tell.
     assert_eq!(answer.header("x-ratelimit-limit"), Some("3"), "{answer:?}");
     assert_eq!(answer.number("x-ratelimit-remaining"), Some(2), "{answer:?}");
@@ -385,20 +395,23 @@ async fn headers_show_what_is_free(store: &Store) {
     assert_eq!(answer.header("retry-after"), None, "{answer:?}");
     mesh.until_free(3).await;
     for _ in 0..3 {
-        mesh.leases.acquired(acquire("edge", &[&[JOB]])).await;
+        mesh.leases.acquired(acquire("edge", &[&REPORTS])).await;
     }
-    let refused = mesh.get("at-once", &[]).await;
+    let refused = mesh.get("at-once").await;
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("x-ratelimit-limit"), Some("3"), "{refused:?}");
     assert_eq!(refused.number("x-ratelimit-remaining"), Some(0), "{refused:?}");
     assert_eq!(refused.number("x-ratelimit-reset"), Some(1), "{refused:?}");
     assert_eq!(refused.number("retry-after"), Some(1), "{refused:?}");
-    assert!(refused.body.starts_with("The concurrency limit for job (3 in flight)"), "{refused:?}");
+    assert!(
+        refused.body.starts_with("The concurrency limit for path, user (3 in flight)"),
+        "{refused:?}"
+    );
 }
 
 async fn the_upstream_is_told_the_lease_and_only_by_us(store: &Store) {
     let mesh = Mesh::start(store, &rules(3, "1h", 1000)).await;
-    let answer = mesh.get("at-once", &[("x-lease-id", b"forged")]).await;
+    let answer = mesh.get_with("at-once", &[("x-lease-id", b"forged")]).await;
     let told: Vec<&str> = answer
         .body
         .lines()
