@@ -108,9 +108,14 @@ fn the_rules_in_the_reference_are_valid() {
 
 #[test]
 fn its_links_lead_somewhere() {
-    for document in
-        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/rules.md", "docs/redis.md"]
-    {
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "docs/rules.md",
+        "docs/redis.md",
+        "examples/clients/README.md",
+    ] {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = fs::read_to_string(here.join(document)).unwrap();
         let folder = here.join(document).parent().unwrap().to_owned();
