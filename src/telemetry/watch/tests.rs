@@ -105,3 +105,18 @@ fn what_is_still_to_tell_is_told_at_the_end() {
     let last = log.watch.tell_last(failed(failures), log.now);
     assert!(last[0].1.ends_with("4 for want of an answer in time"), "{last:?}");
 }
+
+#[test]
+fn what_is_lost_of_leases_is_told_in_a_few_lines() {
+    let mut log = Log::default();
+    let mut lines = Vec::new();
+    for second in 1..=100 {
+        log.now = log.now + SECOND;
+        let counts = LeaseCounts { releases_given_up: second, refunds_ignored: 2 * second };
+        lines.extend(log.watch.tell_leases(counts, log.now));
+    }
+    let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(texts.len() <= 12, "{texts:?}");
+    assert!(texts[0].starts_with("1 releases are lost"), "{texts:?}");
+    assert!(texts[1].starts_with("2 refunds met limits"), "{texts:?}");
+}
