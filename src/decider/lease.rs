@@ -138,7 +138,7 @@ impl Decider {
         }
         loop {
             let mut look_in = LONGEST_WAIT;
-            if is_over || place.as_ref().is_none_or(Place::is_first) {
+            if is_over || place.as_mut().is_none_or(Place::is_first) {
                 let (verdict, taken) = self.ask(resolution, Some(id)).await?;
                 let waits_for = verdict.waits_for(&question.checks).filter(|_| !is_over);
                 let Some((slots, wait_us)) = waits_for else { return Ok((verdict, taken)) };

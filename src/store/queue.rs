@@ -4,6 +4,10 @@
 //! of them. Tickets only grow, so whoever has the least is first in every line: nobody waits for somebody
 //! who waits for him. A line holds up those behind its first even where they ask for less: who asks for
 //! much would otherwise never be served.
+//!
+//! But nobody holds up a line while it is held up in another: one user's limit must not keep all others from
+//! a pool that has room. Who is first here and not there steps aside here, and comes back, with its ticket to
+//! its old place, when it is served there and this still refuses it.
 
 use crate::key::Key;
 use std::{
@@ -119,13 +123,21 @@ impl Place<'_> {
         &self.keys
     }
 
-    /// Whether it is first in all of them.
-    pub fn is_first(&self) -> bool {
+    /// Whether it is first in all of them. Where it is not, it leaves those in which it is.
+    pub fn is_first(&mut self) -> bool {
         let lines = self.queues.lines();
-        self.keys.iter().all(|key| {
-            let line = lines.by_key.get(key);
-            line.and_then(|line| line.keys().next()).is_none_or(|first| *first == self.ticket)
-        })
+        let is_first_in = |key: &&Key| {
+            let first = lines.by_key.get(*key).and_then(|line| line.keys().next());
+            first.is_none_or(|first| *first == self.ticket)
+        };
+        let (_, behind): (Vec<&Key>, Vec<&Key>) = self.keys.iter().partition(is_first_in);
+        if behind.is_empty() {
+            return true;
+        }
+        let behind: Vec<Key> = behind.into_iter().cloned().collect();
+        drop(lines);
+        self.stand(behind);
+        false
     }
 
     /// Completes when it is worth looking again, or whether it is first.
@@ -160,6 +172,7 @@ mod tests {
         assert!(two.is_first(), "nobody else stands there");
         one.stand(vec![key("a"), key("b")]);
         assert!(one.is_first() && !two.is_first());
+        assert_eq!(two.keys(), [key("a")]);
         one.stand(vec![key("b")]);
         assert!(one.is_first() && two.is_first());
         drop(one);
@@ -181,6 +194,22 @@ mod tests {
         two.rung().await;
         queues.announce_all();
         two.rung().await;
+    }
+
+    #[tokio::test]
+    async fn who_is_held_up_in_one_line_steps_aside_in_the_other_and_comes_back() {
+        let queues = Queues::default();
+        let [mut user, mut both, mut pool] = [(); 3].map(|()| queues.join().unwrap());
+        user.stand(vec![key("user")]);
+        both.stand(vec![key("user"), key("pool")]);
+        pool.stand(vec![key("pool")]);
+        assert!(user.is_first() && !pool.is_first());
+        assert!(!both.is_first());
+        pool.rung().await;
+        assert!(pool.is_first(), "the other has stepped aside");
+        both.stand(vec![key("user"), key("pool")]);
+        drop(user);
+        assert!(both.is_first() && !pool.is_first(), "and has its old place again");
     }
 
     #[test]

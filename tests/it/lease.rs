@@ -55,6 +55,7 @@ on_every_store! {
     who_waits_longest_is_served_first,
     who_leaves_the_line_is_not_served,
     one_who_waits_for_himself_holds_up_nobody_else,
+    one_who_is_held_up_elsewhere_lets_others_pass,
     does_not_wait_for_a_rate,
     a_stream_holds_a_lease_as_long_as_it_is_open,
     a_stream_that_is_closed_has_released_when_it_ends,
@@ -347,6 +348,27 @@ async fn one_who_waits_for_himself_holds_up_nobody_else(store: &Store) {
     // The pool has room, and who waits in it waits for something else.
     shop.leases.acquired(waiting(both("y"))).await;
     waiter.abort();
+}
+
+async fn one_who_is_held_up_elsewhere_lets_others_pass(store: &Store) {
+    let shop = Shop::open(store).await;
+    shop.leases.acquired(one("alone", "user")).await;
+    let pool = shop.leases.acquired(one("alone", "pool")).await;
+    let waiter = |request: AcquireRequest| {
+        let leases = shop.leases.clone();
+        tokio::spawn(async move { leases.acquired(waiting(request)).await })
+    };
+    let first = waiter(one("alone", "user"));
+    shop.free("user", "x").await;
+    let both = waiter(acquire("shop", &[&[["alone", "user"]], &[["alone", "pool"]]]));
+    shop.free("user", "x").await;
+    let last = waiter(one("alone", "pool"));
+    shop.free("user", "x").await;
+    shop.leases.released(&pool).await;
+    last.await.unwrap();
+    assert!(!first.is_finished() && !both.is_finished());
+    first.abort();
+    both.abort();
 }
 
 async fn does_not_wait_for_a_rate(store: &Store) {
