@@ -9,13 +9,10 @@
 
 local now = now_us()
 local leases = record()
-local text = get(KEYS[1])
-local stored = text and leases.read(text)
-if text and not stored then
-  redis.call('UNLINK', KEYS[1])
+local entries, text = leases.open(KEYS[1], now)
+if not entries then
   return { 1 }
 end
-local entries = leases.current(stored, now)
 local was, entry = leases.release(entries, ARGV[1] == '1', now)
 local states = slotted(now)
 if entry then

@@ -76,12 +76,8 @@ local function read_lease(arguments)
   end
   leases = record()
   taking = leases.read_taking(arguments)
-  entries_text = get(KEYS[taking.slot])
-  local stored = entries_text and leases.read(entries_text)
-  if entries_text and not stored then
-    return taking.slot
-  end
-  entries = leases.current(stored, now)
+  entries, entries_text = leases.open(KEYS[taking.slot], now)
+  return not entries and taking.slot or nil
 end
 
 local function check_one(check)

@@ -71,6 +71,32 @@ local function record()
     return is_read and entries or nil
   end
 
+  local function kept_until(entry)
+    return entry.deadline + (entry.kind == HELD and MARK_US or 0)
+  end
+
+  local function current(entries, now)
+    local current = {}
+    for _, entry in ipairs(entries or {}) do
+      if kept_until(entry) > now then
+        current[#current + 1] = entry
+      end
+    end
+    return current
+  end
+
+  -- What of the record under a key still means something, and the string that it is; nil where the key held
+  -- something else, which has been deleted.
+  local function open(key, now)
+    local text = get(key)
+    local entries = text and read(text)
+    if text and not entries then
+      redis.call('UNLINK', key)
+      return nil, nil
+    end
+    return current(entries, now), text
+  end
+
   local function write(entries)
     local texts = {}
     for _, entry in ipairs(entries) do
@@ -86,22 +112,8 @@ local function record()
     return table.concat(texts)
   end
 
-  local function kept_until(entry)
-    return entry.deadline + (entry.kind == HELD and MARK_US or 0)
-  end
-
   local function is_live(entry, now)
     return entry.kind == HELD and entry.deadline > now
-  end
-
-  local function current(entries, now)
-    local current = {}
-    for _, entry in ipairs(entries or {}) do
-      if kept_until(entry) > now then
-        current[#current + 1] = entry
-      end
-    end
-    return current
   end
 
   -- 0 where it means nothing now.
@@ -242,9 +254,8 @@ local function record()
     LIVE = LIVE,
     LOST = LOST,
     read_taking = read_taking,
-    read = read,
+    open = open,
     keep = keep_record,
-    current = current,
     find = find,
     take = take,
     take_nothing = take_nothing,

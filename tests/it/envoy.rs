@@ -1,8 +1,9 @@
 //! With a real Envoy, configured by the example that users copy.
 
-use crate::support::{self, Response, Server, Store, TempDir, on_every_store, start_envoy};
+use crate::support::{
+    self, Response, Server, Store, TempDir, envoy_example, on_every_store, start_envoy,
+};
 use axum::{Router, routing};
-use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
     path::Path,
@@ -59,7 +60,8 @@ impl Mesh {
         let server = Server::start_on(store, rules).await;
         let (upstream, reached) = start_upstream().await;
         // Envoy reads JSON as well, so the example is changed by place, not by searching its text.
-        let config = files.file("envoy.json", &example_for(server.grpc, upstream).to_string());
+        let config = files
+            .file("envoy.json", &envoy_example("envoy.yaml", server.grpc, upstream).to_string());
         let (envoy, edge) = start_envoy(&config, &files).await;
         Self { edge, reached, _envoy: envoy, _server: server, _files: files }
     }
@@ -90,34 +92,6 @@ async fn start_upstream() -> (SocketAddr, Arc<AtomicUsize>) {
     let upstream = Router::new().fallback(routing::any(answer));
     tokio::spawn(async move { axum::serve(listener, upstream).await });
     (address, reached)
-}
-
-/// The example, with the addresses of this test.
-fn example_for(server: SocketAddr, upstream: SocketAddr) -> Value {
-    let mut config = support::yaml("examples/envoy/envoy.yaml");
-    let mut put = |place: &str, value: Value| {
-        let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
-        *old = value;
-    };
-
-    let free = json!({"socket_address": {"address": "127.0.0.1", "port_value": 0}});
-    put("/admin/address", free.clone());
-    put("/static_resources/listeners/0/address", free);
-    let endpoint = |cluster: usize| {
-        format!(
-            "/static_resources/clusters/{cluster}\
-             /load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address/port_value"
-        )
-    };
-    put(&endpoint(0), server.port().into());
-    put(&endpoint(1), upstream.port().into());
-
-    // A machine that runs all tests at once may take longer than 20 ms to answer, and Envoy would let
-    // the request pass.
-    let filter = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config\
-                  /http_filters/0/typed_config";
-    config.pointer_mut(filter).expect("a ratelimit filter")["timeout"] = "10s".into();
-    config
 }
 
 async fn refuses_the_burst_plus_first_before_it_reaches_the_upstream(store: &Store) {

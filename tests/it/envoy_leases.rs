@@ -2,9 +2,9 @@
 //! answers when it is told to, or fails, or hangs up.
 
 use crate::support::{
-    self, Leases, Response, Server, Store, TempDir, acquire, on_every_store, start_envoy, until,
+    self, CONNECTION_MANAGER, Leases, Response, Server, Store, TempDir, acquire, envoy_example,
+    on_every_store, start_envoy, until,
 };
-use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
     sync::{
@@ -90,8 +90,11 @@ impl Mesh {
         }
         let server = Server::start_on(store, config.path()).await;
         let upstream = Upstream::start().await;
-        let example = example_for(server.grpc, upstream.address, timeout).to_string();
-        let (envoy, edge) = start_envoy(&files.file("envoy.json", &example), &files).await;
+        let mut example = envoy_example("leases.yaml", server.grpc, upstream.address);
+        let route = format!("{CONNECTION_MANAGER}/route_config/virtual_hosts/0/routes/1/route");
+        example.pointer_mut(&route).expect("a route")["timeout"] = timeout.into();
+        let example = files.file("envoy.json", &example.to_string());
+        let (envoy, edge) = start_envoy(&example, &files).await;
         let leases = Leases::connect(server.grpc).await;
         Self { edge, upstream, leases, envoy, _server: server, _files: files }
     }
@@ -125,35 +128,6 @@ impl Mesh {
         stream.write_all(head.as_bytes()).await.unwrap();
         stream
     }
-}
-
-/// The example, with the addresses of this test.
-fn example_for(server: SocketAddr, upstream: SocketAddr, timeout: &str) -> Value {
-    let mut config = support::yaml("examples/envoy/leases.yaml");
-    let mut put = |place: &str, value: Value| {
-        let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
-        *old = value;
-    };
-    let free = json!({"socket_address": {"address": "127.0.0.1", "port_value": 0}});
-    put("/admin/address", free.clone());
-    put("/static_resources/listeners/0/address", free);
-    let endpoint = |cluster: usize| {
-        format!(
-            "/static_resources/clusters/{cluster}\
-             /load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address/port_value"
-        )
-    };
-    put(&endpoint(0), server.port().into());
-    put(&endpoint(1), upstream.port().into());
-    let manager = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
-    let route = format!("{manager}/route_config/virtual_hosts/0/routes/1/route");
-    put(&format!("{route}/timeout"), timeout.into());
-    // A machine that runs all tests at once may take longer than 20 ms to answer.
-    for filter in 0..2 {
-        let place = format!("{manager}/http_filters/{filter}/typed_config");
-        config.pointer_mut(&place).expect("a ratelimit filter")["timeout"] = "10s".into();
-    }
-    config
 }
 
 /// What Envoy protects. It does what the path says.

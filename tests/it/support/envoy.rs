@@ -1,6 +1,7 @@
 //! A real Envoy for one test.
 
-use super::{TempDir, get, until};
+use super::{TempDir, get, until, yaml};
+use serde_json::{Value, json};
 use std::{
     env, fs,
     net::SocketAddr,
@@ -8,6 +9,36 @@ use std::{
     process::Stdio,
 };
 use tokio::process::{Child, Command};
+
+/// An example that users copy, with the addresses of a test.
+pub(crate) fn envoy_example(file: &str, server: SocketAddr, upstream: SocketAddr) -> Value {
+    let mut config = yaml(&format!("examples/envoy/{file}"));
+    let mut put = |place: &str, value: Value| {
+        let old = config.pointer_mut(place).unwrap_or_else(|| panic!("the example lacks {place}"));
+        *old = value;
+    };
+    let free = json!({"socket_address": {"address": "127.0.0.1", "port_value": 0}});
+    put("/admin/address", free.clone());
+    put("/static_resources/listeners/0/address", free);
+    for (cluster, address) in [server, upstream].into_iter().enumerate() {
+        let endpoints = format!("/static_resources/clusters/{cluster}/load_assignment/endpoints");
+        let endpoint = format!("{endpoints}/0/lb_endpoints/0/endpoint/address/socket_address");
+        put(&format!("{endpoint}/port_value"), address.port().into());
+    }
+
+    // A machine that runs all tests at once may take longer than 20 ms to answer, and Envoy would let
+    // the request pass.
+    let filters = config.pointer_mut(&format!("{CONNECTION_MANAGER}/http_filters"));
+    let (_router, filters) = filters.unwrap().as_array_mut().unwrap().split_last_mut().unwrap();
+    for filter in filters {
+        filter["typed_config"]["timeout"] = "10s".into();
+    }
+    config
+}
+
+/// Where in an example the connection manager's settings are.
+pub(crate) const CONNECTION_MANAGER: &str =
+    "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 
 /// Starts Envoy and says where it listens.
 pub(crate) async fn start_envoy(config: &Path, files: &TempDir) -> (Child, SocketAddr) {

@@ -6,7 +6,7 @@ mod lease;
 mod proxy;
 mod redis;
 
-pub(crate) use envoy::start_envoy;
+pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Leases, acquire, span};
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};
