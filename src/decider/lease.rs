@@ -134,6 +134,7 @@ impl Decider {
             place = queues.join();
             if let Some(place) = &mut place {
                 place.stand(ahead);
+                _listening = self.store.listen(place.keys()).await;
             }
         }
         loop {

@@ -80,8 +80,8 @@ impl LeaseId {
         Self(Key::new("lease", &path))
     }
 
-    /// What a request of a domain means by the name of a lease that is to be released: a lease whose id
-    /// was drawn, or one that requests share.
+    /// What a request of a domain means by the name of a lease, to take slots under it or to release it: a
+    /// lease whose id was drawn, or one that requests share.
     pub fn named(domain: &[u8], name: &[u8]) -> Self {
         match std::str::from_utf8(name) {
             Ok(text) if is_drawn(text) => Self(Key::of_lease(text)),

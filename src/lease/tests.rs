@@ -230,3 +230,24 @@ fn a_lease_whose_time_is_over_is_told_from_one_that_never_was() {
     assert_eq!(store.renew(later, &id, None), Renewed::Lost);
     assert_eq!(store.release(later, &id, false), Released::AlreadyGone);
 }
+
+#[test]
+fn where_too_many_share_a_name_the_oldest_lease_is_left_to_its_deadline() {
+    let (store, id) = (Memory::new(1000), LeaseId::of_request(b"edge", b"7"));
+    let term = Term::of_micros(TERM_US);
+    let most = MOST_ENTRIES as u32 + 1;
+    let limit = Limit::Concurrency(concurrency::Limit { max: most, term, weighs_hits: false });
+    let check =
+        Check { slot: 0, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
+    let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
+    question.take_under(&id, By::Request, None, None);
+    for _ in 0..most {
+        assert!(matches!(store.decide(NOW, &question).leased, Leased::For { .. }));
+    }
+    for _ in 0..MOST_ENTRIES {
+        assert_eq!(store.release(NOW, &id, false), Released::Live);
+    }
+    assert_eq!(store.release(NOW, &id, false), Released::AlreadyGone);
+    assert_eq!(store.decide(NOW, &question).outcomes[0].remaining, u64::from(most) - 2);
+    assert_eq!(free(&store, NOW + 2 * TERM_US), 10, "it ends by itself");
+}

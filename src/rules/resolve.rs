@@ -89,7 +89,7 @@ impl Rules {
             entries.to_mut().retain(|entry| !carries(&entry));
             // A request has one lease.
             if resolution.carried.is_none() && !lease.value.is_empty() {
-                let id = LeaseId::of_request(&request.domain, &lease.value);
+                let id = LeaseId::named(&request.domain, &lease.value);
                 resolution.carried = Some((id, lease.value.clone()));
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    limiter::token_bucket,
+    limiter::{concurrency, token_bucket},
     unit::Unit::{self, Day},
 };
 
@@ -293,4 +293,31 @@ fn a_state_far_ahead_of_the_clock_is_pulled_back_even_by_a_refusal() {
     assert_eq!(answer.outcomes[0].over, Some(Wait::Micros(60_000_000)), "not an hour more");
     let Some(Kept { fresh_at, .. }) = writes[0].kept else { panic!("{writes:?}") };
     assert_eq!(fresh_at, NOW + 60_000_000);
+}
+
+fn slots(slot: usize) -> Given {
+    let term = Term::of_micros(60_000_000);
+    let limit = concurrency::Limit { max: 1, term, weighs_hits: false };
+    let mut given = limit_per(slot, 1, Day);
+    given.check.limit = Limit::Concurrency(limit);
+    given
+}
+
+/// The places of the states whose slots it takes for checks to pass that are over, all of them.
+fn waits_for(given: &[Given]) -> Option<Vec<usize>> {
+    let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
+    let over = Outcome { over: Some(Wait::Micros(5)), remaining: 0, full_in_us: 5 };
+    let answer = Answer { outcomes: vec![over; checks.len()], leased: Leased::Nothing };
+    Verdict::of(&checks, answer).waits_for(&checks).map(|(slots, _)| slots)
+}
+
+#[test]
+fn a_request_waits_for_slots_only_where_they_alone_refuse_it() {
+    assert_eq!(waits_for(&[slots(0), slots(1)]), Some(vec![0, 1]));
+    assert_eq!(waits_for(&[slots(0), limit(1, 1)]), None, "a rate refuses it too");
+    assert_eq!(waits_for(&[slots(0), limit(1, 1).shadow()]), Some(vec![0]), "a shadow does not");
+    assert_eq!(waits_for(&[slots(0).shadow(), slots(1)]), Some(vec![1]));
+    assert_eq!(waits_for(&[slots(0).shadow()]), None, "nothing refuses it");
+    // Whichever has room again first is enough.
+    assert_eq!(waits_for(&[slots(0).quota(), slots(1).quota()]), Some(vec![0, 1]));
 }

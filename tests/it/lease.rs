@@ -2,6 +2,7 @@
 
 use crate::support::{Leases, Server, Store, TempDir, acquire, on_every_store, span, until};
 use std::time::Duration;
+use tokio::time;
 use tollgate::grpc::proto::tollgate::v1::{
     AcquireRequest, LeaseState, RenewRequest, acquire_response::Outcome, hold_response::Event,
 };
@@ -48,11 +49,14 @@ on_every_store! {
     ids_that_cannot_be_are_refused,
     releasing_what_is_not_there_is_no_error,
     a_lease_ends_by_itself,
+    a_lease_lasts_as_long_as_all_its_limits_allow,
     a_renewed_lease_does_not,
     a_lease_that_is_gone_is_taken_again_if_there_is_room,
+    what_is_taken_again_charges_no_rate,
     waits_until_a_slot_is_released,
     waits_no_longer_than_it_was_told,
     who_waits_longest_is_served_first,
+    who_waits_behind_others_hears_of_a_release_at_once,
     who_leaves_the_line_is_not_served,
     one_who_waits_for_himself_holds_up_nobody_else,
     one_who_is_held_up_elsewhere_lets_others_pass,
@@ -247,6 +251,15 @@ async fn a_lease_ends_by_itself(store: &Store) {
     assert!(answer.expires_in.unwrap().seconds < 62);
 }
 
+async fn a_lease_lasts_as_long_as_all_its_limits_allow(store: &Store) {
+    let shop = Shop::open(store).await;
+    let both = acquire("shop", &[&[["user", "x"]], &[["short", "x"]]]);
+    let answer = shop.leases.acquire(both).await.unwrap();
+    assert_eq!(answer.expires_in.unwrap().seconds, 0, "{answer:?}");
+    shop.until_free("short", 1).await;
+    shop.until_free("user", 3).await;
+}
+
 async fn a_renewed_lease_does_not(store: &Store) {
     let shop = Shop::open(store).await;
     let brief = AcquireRequest { ttl: span(Duration::from_secs(2)), ..one("alone", "x") };
@@ -278,6 +291,19 @@ async fn a_lease_that_is_gone_is_taken_again_if_there_is_room(store: &Store) {
         .await;
     let answer = shop.leases.renew(again).await.unwrap();
     assert_eq!((answer.state(), answer.expires_in), (LeaseState::Lost, None));
+}
+
+async fn what_is_taken_again_charges_no_rate(store: &Store) {
+    let shop = Shop::open(store).await;
+    let AcquireRequest { domain, descriptors, .. } = one("both", "x");
+    for lease_id in ["one", "two", "three"] {
+        let (domain, descriptors) = (domain.clone(), descriptors.clone());
+        let again = RenewRequest { lease_id: lease_id.to_owned(), ttl: None, domain, descriptors };
+        assert_eq!(shop.leases.renew(again).await.unwrap().state(), LeaseState::Retaken);
+        assert_eq!(shop.leases.released(lease_id).await, LeaseState::Live);
+    }
+    let id = shop.leases.acquired(one("both", "x")).await;
+    assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
 }
 
 async fn waits_until_a_slot_is_released(store: &Store) {
@@ -323,6 +349,20 @@ async fn who_waits_longest_is_served_first(store: &Store) {
         shop.leases.released(&id).await;
         id = waiter.await.unwrap().1;
     }
+}
+
+/// And need not look by himself, which he does once a second.
+async fn who_waits_behind_others_hears_of_a_release_at_once(store: &Store) {
+    let shop = Shop::open(store).await;
+    let mut id = shop.leases.acquired(one("alone", "x")).await;
+    let line = line(&shop, 8).await;
+    let served = async {
+        for waiter in line {
+            shop.leases.released(&id).await;
+            id = waiter.await.unwrap().1;
+        }
+    };
+    time::timeout(Duration::from_secs(4), served).await.expect("eight in four seconds");
 }
 
 async fn who_leaves_the_line_is_not_served(store: &Store) {

@@ -55,6 +55,7 @@ on_every_store! {
     an_admitted_request_is_told_its_lease_and_gives_it_back,
     each_domain_has_a_name_of_its_own_for_leases,
     a_request_carries_the_name_of_its_lease,
+    what_is_taken_under_a_name_like_a_drawn_id_is_given_back_under_it,
     a_release_that_overtakes_its_request_counts,
     other_descriptors_are_decided_beside_a_release,
     the_upstream_is_told_where_the_rule_asks,
@@ -168,6 +169,17 @@ async fn a_request_carries_the_name_of_its_lease(store: &Store) {
     mesh.edge(json!([["user", "ada"], ["acquire_lease_id", "7"]])).await;
     mesh.ask("fleet", json!([{ "entries": [["fleet_lease_id", "7"]] }])).await;
     assert_eq!(mesh.free("edge", json!([["user", "ada"]])).await, 2);
+}
+
+/// Whoever sets `x-request-id` may set it to anything.
+async fn what_is_taken_under_a_name_like_a_drawn_id_is_given_back_under_it(store: &Store) {
+    let mut mesh = Mesh::open(store).await;
+    let name = format!("lease-{}", "5d2f4c1a".repeat(4));
+    let carried = json!([["user", "ada"], ["acquire_lease_id", name]]);
+    assert_eq!(told(&mesh.edge(carried).await, "lease_id"), name);
+    assert_eq!(mesh.free("edge", json!([["user", "ada"]])).await, 2);
+    mesh.edge(json!([["lease_id", name]])).await;
+    assert_eq!(mesh.free("edge", json!([["user", "ada"]])).await, 3);
 }
 
 async fn a_release_that_overtakes_its_request_counts(store: &Store) {

@@ -142,11 +142,10 @@ async fn the_scripts_answer_and_store_what_rust_does() {
 
 #[tokio::test]
 async fn the_scripts_make_of_any_state_what_rust_does() {
-    for_all(&(any_state(), any_history()), |redis, names, ((limiter, state), history)| {
-        let key = key(limiter, 0);
+    for_all(&(any_state(), any_history()), |redis, names, ((key, state), history)| {
         redis::cmd("FLUSHALL").exec(redis).unwrap();
         redis.set_ex::<_, _, ()>(key.as_str(), stored::write(state), 1).unwrap();
-        run(World(BTreeMap::from([(key, (state.clone(), 1000))])), redis, names, history)
+        run(World(BTreeMap::from([(key.clone(), (state.clone(), 1000))])), redis, names, history)
     })
     .await;
 }

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use tollgate::{
     clock::Timestamp,
     key::{Key, Path},
-    lease::{Bucket, By, Fingerprint, InFlight, LONGEST_TERM_US, LeaseId, Slots, Term},
+    lease::{
+        Bucket, By, Entry, Fingerprint, Hold, InFlight, Kind, LONGEST_TERM_US, LeaseId,
+        MOST_ENTRIES, Record, Slots, Term,
+    },
     limiter::{Cost, Limit, State, concurrency, fleet, token_bucket},
     unit::Unit,
     verdict::{Check, Question},
@@ -120,8 +123,18 @@ fn any_rate() -> impl Strategy<Value = Limit> {
     })
 }
 
+/// A term whose leases end exactly so much later, on a step of a microsecond: so that something happens at
+/// the very instant at which a lease ends.
+const EXACT_US: i64 = 32;
+
 fn any_term_us() -> impl Strategy<Value = u64> {
-    prop_oneof![1..=100_u64, 1..=10_000_000_u64, Just(60_000_000), 1..=LONGEST_TERM_US]
+    prop_oneof![
+        Just(EXACT_US.unsigned_abs()),
+        1..=100_u64,
+        1..=10_000_000_u64,
+        Just(60_000_000),
+        1..=LONGEST_TERM_US
+    ]
 }
 
 fn any_slots() -> impl Strategy<Value = Limit> {
@@ -185,6 +198,7 @@ fn any_taking() -> impl Strategy<Value = Taking> {
 fn any_step() -> impl Strategy<Value = i64> {
     prop_oneof![
         2 => Just(0),
+        2 => Just(EXACT_US),
         2 => 0..=2000_i64,
         4 => 0..=SECOND,
         4 => 0..=100 * SECOND,
@@ -222,8 +236,36 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Any state that may stand under a key, whoever put it there, and the limiter whose key it is.
-pub(super) fn any_state() -> impl Strategy<Value = (&'static str, State)> {
+/// The record of a lease, with few entries, or with as many as there may be.
+fn any_record() -> impl Strategy<Value = State> {
+    let soon =
+        || (1_799_999_990_000_000..=1_800_000_060_000_000_u64).prop_map(Timestamp::from_micros);
+    let kind = prop::sample::select(vec![Kind::Held, Kind::Nothing, Kind::Early, Kind::Released]);
+    let slots = (0..=3_u64, 0..=3_u64);
+    let hold = (1..3_usize, 0..NAMES, soon(), slots).prop_map(|(place, name, since, slots)| {
+        let slots = Slots { critical: slots.0, others: slots.1 };
+        Hold { key: key(LIMITERS[place], name), since, slots }
+    });
+    let holds = prop::collection::vec(hold, 0..3);
+    let fingerprint = prop::option::of(0..3_u8);
+    let entry = (kind, soon(), any_term_us(), fingerprint, holds).prop_map(
+        |(kind, deadline, term_us, byte, holds)| Entry {
+            kind,
+            deadline,
+            term: Term::of_micros(term_us),
+            fingerprint: byte.map(|byte| Fingerprint([byte; 16])),
+            holds,
+        },
+    );
+    let entry = entry.boxed();
+    let count = prop_oneof![1..4_usize, MOST_ENTRIES - 1..=MOST_ENTRIES];
+    count
+        .prop_flat_map(move |count| prop::collection::vec(entry.clone(), count))
+        .prop_map(|entries| State::Lease(Box::new(Record { entries })))
+}
+
+/// Any state that may stand under a key, whoever put it there.
+pub(super) fn any_state() -> impl Strategy<Value = (Key, State)> {
     let count = || prop_oneof![0..=10_u64, 0..=1_u64 << 32, 0..=1_u64 << 53, Just(1_u64 << 53)];
     let instant =
         || prop_oneof![count(), 1_799_999_000_000_000..=1_800_000_100_000_000_u64].boxed();
@@ -242,7 +284,8 @@ pub(super) fn any_state() -> impl Strategy<Value = (&'static str, State)> {
         State::InFlight(Box::new(InFlight { since: Timestamp::from_micros(since), buckets }))
     });
     prop_oneof![
-        bucket.prop_map(|state| (LIMITERS[0], state)),
-        (1..3_usize, in_flight).prop_map(|(place, state)| (LIMITERS[place], state)),
+        2 => bucket.prop_map(|state| (key(LIMITERS[0], 0), state)),
+        2 => (1..3_usize, in_flight).prop_map(|(place, state)| (key(LIMITERS[place], 0), state)),
+        1 => any_record().prop_map(|state| (id(0).key().clone(), state)),
     ]
 }

@@ -37,25 +37,38 @@ pub(super) fn read(key: &Key, stored: &[u8]) -> State {
 
 /// Writes a state, as the scripts do.
 pub(super) fn write(state: &State) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut count = |count: u64| bytes.extend((count as f64).to_le_bytes());
+    let doubles = |counts: &[u64]| -> Vec<u8> {
+        counts.iter().flat_map(|count| (*count as f64).to_le_bytes()).collect()
+    };
     match state {
         State::TokenBucket(state) => {
-            count(state.used);
-            count(state.updated.as_micros());
-            count(state.grains_per_token);
+            doubles(&[state.used, state.updated.as_micros(), state.grains_per_token])
         }
         State::InFlight(state) => {
-            count(state.since.as_micros());
+            let mut bytes = doubles(&[state.since.as_micros()]);
             for Bucket { deadline, slots } in &state.buckets {
-                count(deadline.as_micros());
-                count(slots.critical);
-                count(slots.others);
+                bytes.extend(doubles(&[deadline.as_micros(), slots.critical, slots.others]));
             }
+            bytes
         }
-        State::Lease(_) => unreachable!("no test plants a record"),
+        State::Lease(record) => {
+            let mut bytes = Vec::new();
+            for Entry { kind, deadline, term, fingerprint, holds } in &record.entries {
+                bytes.push(*kind as u8);
+                bytes.extend(doubles(&[deadline.as_micros(), term.as_micros()]));
+                let fingerprint = fingerprint.map_or_else(Vec::new, |digest| digest.0.to_vec());
+                bytes.push(fingerprint.len() as u8);
+                bytes.extend(fingerprint);
+                bytes.extend((holds.len() as u16).to_le_bytes());
+                for Hold { key, since, slots } in holds {
+                    bytes.extend(doubles(&[since.as_micros(), slots.critical, slots.others]));
+                    bytes.extend((key.as_str().len() as u16).to_le_bytes());
+                    bytes.extend(key.as_str().as_bytes());
+                }
+            }
+            bytes
+        }
     }
-    bytes
 }
 
 struct Bytes<'a>(&'a [u8]);
