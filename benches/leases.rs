@@ -14,7 +14,7 @@ use support::{Server, load, resident_bytes, used_memory};
 use tollgate::{
     clock::{Clock, Timestamp},
     key::{Key, Path},
-    lease::{By, LeaseId, Leased, Term},
+    lease::{By, LeaseId, Leased, Release, Term},
     limiter::{Cost, Limit, concurrency},
     store::{
         Memory,
@@ -53,8 +53,8 @@ fn question(caller: usize, term: Term) -> Result<(LeaseId, Question), Failure> {
     let check =
         Check { slot: 0, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
     let mut question = Question::new(vec![Key::new("concurrency", &path)], vec![check]);
-    let id = LeaseId::draw()?;
-    question.take_under(&id, By::Server, None, None);
+    let (id, attempt) = LeaseId::draw()?;
+    question.take_under(&id, (By::Server, attempt), None, None);
     Ok((id, question))
 }
 
@@ -99,7 +99,7 @@ fn in_redis(server: &Server, redis: &mut Connection, leases: usize) -> Result<()
     };
     run("acquire", &|(_, question)| Call::request(question).by_name(&request))?;
     run("renew", &|(id, _)| Call::renew(id, None).by_name(&renew))?;
-    run("release", &|(id, _)| Call::release(id, false).by_name(&release))
+    run("release", &|(id, _)| Call::release(id, Release::Last { marks: false }).by_name(&release))
 }
 
 #[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]

@@ -165,7 +165,7 @@ local function lease(reply, found, refused)
         states[check.slot] = nil
       end
     end
-    leases.take_early(entries)
+    leases.take_early(entries, taking)
   elseif refused then
     leases.take_nothing(entries, taking, now)
   else
@@ -198,6 +198,10 @@ local function settle(reply)
   if found == 'same' or found == 'other' then
     -- It was decided before.
     reply[2] = deadline and deadline - now or CONFLICT
+    if deadline then
+      leases.repeat_lease(entries, taking, now)
+      leases.keep(KEYS[taking.slot], entries, entries_text, now)
+    end
     for place, check in ipairs(checks) do
       reply[3 * place], reply[3 * place + 1], reply[3 * place + 2] = 0, left(check)
     end

@@ -16,7 +16,7 @@ pub use taken::Taken;
 use crate::{
     clock::Clock,
     decision::{Decision, Lease},
-    lease::{By, LeaseId, Leased},
+    lease::{Attempt, By, LeaseId, Leased},
     request::Request,
     rules::{Resolution, Rules},
     store::{LeaseCounts, Store, StoreError},
@@ -113,14 +113,15 @@ impl Decider {
         resolution: &mut Resolution<'_>,
     ) -> Result<Option<(LeaseId, Bytes)>, StoreError> {
         if let Some((id, name)) = resolution.carried.clone() {
-            resolution.question.take_under(&id, By::Request, None, None);
+            let (_, attempt) = draw()?;
+            resolution.question.take_under(&id, (By::Request, attempt), None, None);
             return Ok(Some((id, name)));
         }
         if !resolution.question.takes_slots() {
             return Ok(None);
         }
-        let id = draw()?;
-        resolution.question.take_under(&id, By::Server, None, None);
+        let (id, attempt) = draw()?;
+        resolution.question.take_under(&id, (By::Server, attempt), None, None);
         let name = Bytes::copy_from_slice(id.as_str().as_bytes());
         Ok(Some((id, name)))
     }
@@ -132,7 +133,8 @@ impl Decider {
         resolution: &Resolution<'_>,
         id: Option<&LeaseId>,
     ) -> Result<(Verdict, Option<Taken>), StoreError> {
-        let mut taken = id.map(|id| Taken::new(self, id));
+        let taking = resolution.question.taking.as_ref();
+        let mut taken = id.zip(taking).map(|(id, taking)| Taken::new(self, id, taking.attempt));
         let decided = self.store.decide(self.clock.now(), &resolution.question).await;
         let is_taken = match &decided {
             Ok(verdict) => matches!(verdict.leased, Leased::For { .. }),
@@ -175,7 +177,7 @@ impl Decider {
     }
 }
 
-fn draw() -> Result<LeaseId, StoreError> {
+fn draw() -> Result<(LeaseId, Attempt), StoreError> {
     LeaseId::draw().map_err(|error| {
         StoreError::Refused(format!("the operating system has no random numbers: {error}"))
     })

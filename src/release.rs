@@ -6,24 +6,23 @@
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{Hold, InFlight, Record, Released},
+    lease::{Hold, InFlight, Record, Release, Released},
     limiter::State,
     verdict::Write,
 };
 
 /// The atomic step. `keys` are that of the lease's record, and those of the states that it names, in any
-/// order and none twice; `stored` is what stands under each. Where there is no lease and its acquire may be
-/// to come (`marks`), that will take nothing. Returns what it found, and what to write; what it writes of
-/// states is what has come free.
+/// order and none twice; `stored` is what stands under each. Returns what it found, and what to write; what
+/// it writes of states is what has come free.
 pub fn release(
     keys: &[Key],
     stored: &[Option<State>],
-    marks: bool,
+    what: Release,
     now: Timestamp,
 ) -> (Released, Vec<Write>) {
     let before = stored.first().and_then(Option::as_ref).and_then(State::record);
     let mut record = Record::current(before, now);
-    let (released, entry) = record.release(marks, now);
+    let (released, entry) = record.release(what, now);
     let mut states = Slotted { keys, stored, changed: vec![None; stored.len()] };
     if let Some(entry) = entry {
         for hold in &entry.holds {

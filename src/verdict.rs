@@ -18,7 +18,9 @@ mod tests;
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term},
+    lease::{
+        Attempt, By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term,
+    },
     limiter::{Checked, Cost, Limit, State, Wait},
 };
 
@@ -44,6 +46,11 @@ impl Question {
         self.checks.iter().any(|check| check.limit.slots(check.cost).is_some())
     }
 
+    /// Whether any of it is settled even if it is refused.
+    pub fn settles_regardless(&self) -> bool {
+        self.checks.iter().any(|check| check.limit.is_settled_regardless(check.cost))
+    }
+
     /// How many checks would give back to limits on slots, which do not take hits back.
     pub fn refunds_of_slots(&self) -> u64 {
         let refunds = self
@@ -58,7 +65,7 @@ impl Question {
     pub fn take_under(
         &mut self,
         id: &LeaseId,
-        by: By,
+        (by, attempt): (By, Attempt),
         term: Option<Term>,
         fingerprint: Option<Fingerprint>,
     ) {
@@ -70,7 +77,7 @@ impl Question {
         for check in self.checks.iter_mut().filter(takes) {
             check.limit = check.limit.with_term(term);
         }
-        self.taking = Some(Taking { slot, by, term, fingerprint });
+        self.taking = Some(Taking { slot, by, attempt, term, fingerprint });
     }
 }
 
@@ -183,10 +190,19 @@ impl Write {
         Self::of(slot, State::InFlight(state.into()), fresh_at)
     }
 
-    /// Of what is kept, leases are the last to be forgotten: as if all of their limit were used.
     fn of(slot: usize, state: State, fresh_at: Option<Timestamp>) -> Self {
-        let kept = fresh_at.map(|fresh_at| Kept { state, fresh_at, refill_us: 1 });
+        let kept = fresh_at.map(|fresh_at| Kept { refill_us: refill_us(&state), state, fresh_at });
         Self { slot, kept }
+    }
+}
+
+/// By what of leases is forgotten first where there is no room: marks, which are the least harm, and what is
+/// in flight last, of which all other limits' callers would profit.
+fn refill_us(state: &State) -> u64 {
+    match state {
+        State::InFlight(_) => 1,
+        State::Lease(record) if record.holds_any() => 1_000,
+        State::Lease(_) | State::TokenBucket(_) => u64::MAX,
     }
 }
 
@@ -218,7 +234,13 @@ pub fn settle(
     if let Some(leased) = repeated {
         // It was decided before.
         let outcomes = checks.iter().map(|check| left(check, &states, now)).collect();
-        return (Answer { outcomes, leased }, Vec::new());
+        let repeats = taking.as_ref().zip(record).filter(|_| leased != Leased::Conflict);
+        let write = repeats.and_then(|(taking, mut record)| {
+            record.repeat(taking, now);
+            let before = stored.get(taking.slot).and_then(Option::as_ref).and_then(State::record);
+            Write::of_record(taking.slot, before, record)
+        });
+        return (Answer { outcomes, leased }, write.into_iter().collect());
     }
     let mut outcomes = run(checks, &mut states, now);
     let is_refused = refusal(checks, &outcomes).is_some();
@@ -238,7 +260,7 @@ pub fn settle(
     if let (Some(taking), Some(record)) = (taking, &mut record) {
         if found == Found::Early {
             states.begin_again(|limit| limit.term().is_some());
-            record.take_early();
+            record.take_early(taking);
         } else if is_refused {
             record.take_nothing(taking, now);
         } else {
@@ -318,8 +340,12 @@ impl<'a> Working<'a> {
                     Some((limit.fresh_at(&state)?, limit.refill_us()))
                 });
                 let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
-                let kept = kept.map(|(fresh_at, refill_us)| Kept { state, fresh_at, refill_us });
-                Write { slot, kept }
+                match (&state, kept) {
+                    (State::TokenBucket(_), Some((fresh_at, refill_us))) => {
+                        Write { slot, kept: Some(Kept { state, fresh_at, refill_us }) }
+                    }
+                    (_, kept) => Write::of(slot, state, kept.map(|(fresh_at, _)| fresh_at)),
+                }
             })
             // To forget what was never stored is to do nothing.
             .filter(|write| {

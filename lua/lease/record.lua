@@ -4,8 +4,10 @@
 --
 -- Under its key, for each entry, the oldest first, in little-endian:
 --   kind              a byte: 0 held, 1 nothing, 2 early, 3 released
+--   repeated          a byte: 1 where a lease was asked for again, else 0
 --   deadline          a double: when it ends, in microseconds since 1970
 --   term_us           a double: how long a renewal lasts
+--   attempt           a double: whose it is, 0 of nobody
 --   fingerprint       a byte that says how long it is, 16 or 0, and the bytes
 --   holds             two bytes that say how many, and for each
 --     since           a double: when the state had begun
@@ -16,27 +18,32 @@
 --   slot              a double: the place of the record among KEYS
 --   by                a double: 0 the server's id, 1 the caller's, 2 the request's
 --   term_us           a double: how long the lease lasts
+--   attempt           a double: which of the calls that may take under this id
 --   fingerprint       16 bytes, or none
 
 local function record()
   local pack, unpack = struct.pack, struct.unpack
   local HELD, NOTHING, EARLY, RELEASED = 0, 1, 2, 3
   local BY_CALLER, BY_REQUEST = 1, 2
+  local NOBODY = 0
+  -- What is to be released.
+  local LAST, LAST_WITH_MARK, UNTOLD = 0, 1, 2
   local MARK_US = 10000000
   local MOST_ENTRIES = 64
   -- What a release or a renewal found.
   local LIVE, EXPIRED, ALREADY_GONE, LOST = 1, 2, 3, 4
 
   local function read_taking(arguments)
-    local slot, by, term_us, at = unpack('<ddd', arguments)
-    return { slot = slot, by = by, term_us = term_us, fingerprint = string.sub(arguments, at) }
+    local slot, by, term_us, attempt, at = unpack('<dddd', arguments)
+    local fingerprint = string.sub(arguments, at)
+    return { slot = slot, by = by, term_us = term_us, attempt = attempt, fingerprint = fingerprint }
   end
 
   local function parse(text)
     local entries, at = {}, 1
     while at <= #text do
-      local kind, deadline, term_us, fingerprint, length
-      kind, deadline, term_us, length, at = unpack('<BddB', text, at)
+      local kind, repeated, deadline, term_us, attempt, fingerprint, length
+      kind, repeated, deadline, term_us, attempt, length, at = unpack('<BBdddB', text, at)
       fingerprint, at = string.sub(text, at, at + length - 1), at + length
       local count
       count, at = unpack('<H', text, at)
@@ -49,11 +56,13 @@ local function record()
         assert(is_count(since) and is_count(critical) and is_count(others) and #key == length)
       end
       assert(kind <= RELEASED and is_count(deadline) and is_count(term_us) and term_us > 0)
-      assert(#fingerprint == 0 or #fingerprint == 16)
+      assert(repeated <= 1 and is_count(attempt) and (#fingerprint == 0 or #fingerprint == 16))
       entries[#entries + 1] = {
         kind = kind,
+        repeated = repeated,
         deadline = deadline,
         term_us = term_us,
+        attempt = attempt,
         fingerprint = fingerprint,
         holds = holds,
       }
@@ -101,7 +110,8 @@ local function record()
     local texts = {}
     for _, entry in ipairs(entries) do
       texts[#texts + 1] =
-        pack('<BddB', entry.kind, entry.deadline, entry.term_us, #entry.fingerprint)
+        pack('<BBddd', entry.kind, entry.repeated, entry.deadline, entry.term_us, entry.attempt)
+      texts[#texts + 1] = pack('<B', #entry.fingerprint)
       texts[#texts + 1] = entry.fingerprint
       texts[#texts + 1] = pack('<H', #entry.holds)
       for _, hold in ipairs(entry.holds) do
@@ -150,8 +160,16 @@ local function record()
     entries[#entries + 1] = entry
   end
 
-  local function mark(kind, now)
-    return { kind = kind, deadline = now + MARK_US, term_us = MARK_US, fingerprint = '', holds = {} }
+  local function mark(kind, attempt, now)
+    return {
+      kind = kind,
+      repeated = 0,
+      deadline = now + MARK_US,
+      term_us = MARK_US,
+      attempt = attempt,
+      fingerprint = '',
+      holds = {},
+    }
   end
 
   local function has(entries, kind)
@@ -160,10 +178,22 @@ local function record()
     end)
   end
 
+  -- The place of a release that came before its acquire, nil where there is none.
+  local function early(entries, taking)
+    for place, entry in ipairs(entries) do
+      local is_anybodys = entry.attempt == NOBODY and taking.by == BY_REQUEST
+      if entry.kind == EARLY and (entry.attempt == taking.attempt or is_anybodys) then
+        return place
+      end
+    end
+  end
+
   -- What an acquire finds: 'same' with the deadline, 'other', 'early', or nil.
   local function find(entries, taking, now)
-    if taking.by ~= BY_CALLER then
-      return has(entries, EARLY) and 'early' or nil
+    if early(entries, taking) then
+      return 'early'
+    elseif taking.by ~= BY_CALLER then
+      return nil
     end
     local place = last(entries, function(entry)
       return is_live(entry, now)
@@ -178,7 +208,7 @@ local function record()
 
   local function take_nothing(entries, taking, now)
     if taking.by == BY_REQUEST then
-      push(entries, mark(NOTHING, now))
+      push(entries, mark(NOTHING, NOBODY, now))
     end
   end
 
@@ -189,37 +219,65 @@ local function record()
       return entries, 0
     end
     if taking.by == BY_CALLER then
+      local others = entries
       entries = {}
+      for _, entry in ipairs(others) do
+        if entry.kind == EARLY then
+          entries[#entries + 1] = entry
+        end
+      end
     end
     local deadline = in_flight().deadline_of(taking.term_us, now)
     push(entries, {
       kind = HELD,
+      repeated = 0,
       deadline = deadline,
       term_us = taking.term_us,
+      attempt = taking.attempt,
       fingerprint = taking.fingerprint,
       holds = holds,
     })
     return entries, deadline - now
   end
 
-  local function take_early(entries)
-    for place, entry in ipairs(entries) do
-      if entry.kind == EARLY then
-        table.remove(entries, place)
-        return
-      end
-    end
+  local function take_early(entries, taking)
+    table.remove(entries, early(entries, taking))
+  end
+
+  local function repeat_lease(entries, taking, now)
+    local place = last(entries, function(entry)
+      return is_live(entry, now)
+    end)
+    entries[place].attempt = taking.attempt
+    entries[place].repeated = 1
+  end
+
+  -- The place of what was taken last and is still to be released, nil where there is none.
+  local function last_taken(entries, now)
+    return last(entries, function(entry)
+      return is_live(entry, now) or entry.kind == NOTHING
+    end) or has(entries, HELD)
   end
 
   -- Returns what it was, and the entry to be given back, nil where there is none.
-  local function release(entries, marks, now)
-    local place = last(entries, function(entry)
-      return is_live(entry, now) or entry.kind == NOTHING
-    end) or has(entries, HELD)
+  local function release(entries, what, attempt, now)
+    local place
+    if what == LAST or what == LAST_WITH_MARK then
+      place = last_taken(entries, now)
+    else
+      place = last(entries, function(entry)
+        return entry.kind == HELD and entry.attempt == attempt
+      end)
+    end
     if not place then
-      if marks and not has(entries, RELEASED) then
-        push(entries, mark(EARLY, now))
+      if what == UNTOLD then
+        push(entries, mark(EARLY, attempt, now))
+      elseif what == LAST_WITH_MARK and not has(entries, RELEASED) then
+        push(entries, mark(EARLY, NOBODY, now))
       end
+      return ALREADY_GONE, nil
+    end
+    if what == UNTOLD and entries[place].repeated == 1 then
       return ALREADY_GONE, nil
     end
     local entry = table.remove(entries, place)
@@ -227,7 +285,7 @@ local function record()
       return ALREADY_GONE, nil
     end
     if #entry.fingerprint > 0 then
-      push(entries, mark(RELEASED, now))
+      push(entries, mark(RELEASED, NOBODY, now))
     end
     if is_live(entry, now) then
       return LIVE, entry
@@ -260,6 +318,7 @@ local function record()
     take = take,
     take_nothing = take_nothing,
     take_early = take_early,
+    repeat_lease = repeat_lease,
     release = release,
     held = held,
   }

@@ -4,7 +4,7 @@ use super::{Decider, Taken, draw};
 use crate::{
     decision::{Code, Decision},
     key::Key,
-    lease::{By, Fingerprint, LeaseId, Leased, Released, Renewed, Term},
+    lease::{Attempt, By, Fingerprint, LeaseId, Leased, Release, Released, Renewed, Term},
     request::Request,
     rules::Resolution,
     store::{Place, StoreError},
@@ -82,12 +82,16 @@ impl Decider {
         let request = &acquire.request;
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
+        let (drawn, attempt) = draw()?;
         let (id, by) = match &acquire.id {
             Some(id) => (id.clone(), By::Caller),
-            None => (draw()?, By::Server),
+            None => (drawn, By::Server),
         };
+        if acquire.id.is_some() {
+            self.forget_releases(&id);
+        }
         let fingerprint = Some(Fingerprint::of(request));
-        resolution.question.take_under(&id, by, acquire.term, fingerprint);
+        resolution.question.take_under(&id, (by, attempt), acquire.term, fingerprint);
         let (verdict, taken) = self.ask_and_wait(&resolution, &id, acquire.wait).await?;
 
         let mut decision = self.fold(&resolution, &verdict);
@@ -115,7 +119,8 @@ impl Decider {
         id: &LeaseId,
         wait: Duration,
     ) -> Result<(Verdict, Option<Taken>), StoreError> {
-        if wait.is_zero() {
+        // What is settled regardless would be settled each time.
+        if wait.is_zero() || resolution.question.settles_regardless() {
             return self.ask(resolution, Some(id)).await;
         }
         let over = time::sleep(wait.min(LONGEST_WAIT));
@@ -134,7 +139,10 @@ impl Decider {
             place = queues.join();
             if let Some(place) = &mut place {
                 place.stand(ahead);
-                _listening = self.store.listen(place.keys()).await;
+                tokio::select! {
+                    listening = self.store.listen(place.keys()) => _listening = listening,
+                    () = &mut over => is_over = true,
+                }
             }
         }
         loop {
@@ -154,7 +162,10 @@ impl Decider {
                 let is_new = place.keys() != keys;
                 place.stand(keys);
                 if is_new {
-                    _listening = self.store.listen(place.keys()).await;
+                    tokio::select! {
+                        listening = self.store.listen(place.keys()) => _listening = listening,
+                        () = &mut over => is_over = true,
+                    }
                     // What came free before anybody listened.
                     continue;
                 }
@@ -170,8 +181,8 @@ impl Decider {
         }
     }
 
-    /// Renews a lease. Where it is not there any more and `again` says what it held, that is taken again,
-    /// if there is room, without charging rates.
+    /// Renews a lease. Where it is not there any more and `again` says what it held, and for which attempt
+    /// it is to be held, that is taken again, if there is room, without charging rates.
     ///
     /// # Errors
     ///
@@ -180,18 +191,36 @@ impl Decider {
         self: &Arc<Self>,
         id: &LeaseId,
         term: Option<Term>,
-        again: Option<&Request>,
+        again: Option<(&Request, Attempt)>,
     ) -> Result<Renewal, StoreError> {
         let renewed = self.store.renew(self.clock.now(), id, term).await?;
         match (renewed, again) {
             (Renewed::Live { left_us }, _) => Ok(Renewal::Live { left_us }),
             (Renewed::AlreadyGone, _) => Ok(Renewal::AlreadyGone),
-            (Renewed::Expired | Renewed::Lost, Some(request)) => {
-                self.take_again(id, term, request).await
+            (Renewed::Expired | Renewed::Lost, Some((request, attempt))) => {
+                self.take_again(id, term, request, attempt).await
             }
             (Renewed::Expired, None) => Ok(Renewal::Expired),
             (Renewed::Lost, None) => Ok(Renewal::Lost),
         }
+    }
+
+    /// The same for a holder who renews by himself.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Decider::renew`].
+    pub async fn renew_for_its_holder(
+        self: &Arc<Self>,
+        id: &LeaseId,
+        term: Option<Term>,
+        again: Option<&Request>,
+    ) -> Result<Renewal, StoreError> {
+        let again = match again {
+            Some(request) => Some((request, draw()?.1)),
+            None => None,
+        };
+        self.renew(id, term, again).await
     }
 
     async fn take_again(
@@ -199,11 +228,12 @@ impl Decider {
         id: &LeaseId,
         term: Option<Term>,
         request: &Request,
+        attempt: Attempt,
     ) -> Result<Renewal, StoreError> {
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         let question = &mut resolution.question;
         question.checks.retain(|check| check.limit.slots(check.cost).is_some());
-        question.take_under(id, By::Caller, term, Some(Fingerprint::of(request)));
+        question.take_under(id, (By::Caller, attempt), term, Some(Fingerprint::of(request)));
         let term = question.taking.as_ref().map(|taking| taking.term).unwrap_or_default();
         // Its holder knows of it. Should this answer be lost, the next renewal finds the lease.
         let (verdict, _) = self.ask(&resolution, None).await?;
@@ -220,7 +250,7 @@ impl Decider {
     ///
     /// Where the store did not do it. Then the release is kept, and made when it can be.
     pub async fn release(self: &Arc<Self>, id: &LeaseId) -> Result<Released, StoreError> {
-        self.release_or_keep(id, false).await
+        self.release_or_keep(id, Release::Last { marks: false }).await
     }
 
     /// Releases what a request says that it releases. Whatever becomes of the request, that is carried out.
@@ -228,9 +258,13 @@ impl Decider {
         let releasing: Vec<_> = ids
             .iter()
             .map(|id| {
-                let (decider, id) = (Arc::clone(self), id.clone());
-                // An acquire under a name that a request carries may be slower than its release.
-                tokio::spawn(async move { decider.release_or_keep(&id, !id.is_drawn()).await })
+                let (decider, id, busy) = (Arc::clone(self), id.clone(), self.busy(1));
+                tokio::spawn(async move {
+                    // An acquire under a name that a request carries may be slower than its release.
+                    let what = Release::Last { marks: !id.is_drawn() };
+                    decider.release_or_keep(&id, what).await.ok();
+                    drop(busy);
+                })
             })
             .collect();
         for released in releasing {

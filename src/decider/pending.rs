@@ -4,7 +4,7 @@
 use super::Decider;
 use crate::{
     clock::Timestamp,
-    lease::{LeaseId, Released},
+    lease::{Attempt, LeaseId, Release, Released},
     store::StoreError,
 };
 use std::{
@@ -42,9 +42,21 @@ pub(super) struct Pending {
 #[derive(Debug, Clone)]
 struct Kept {
     id: LeaseId,
-    marks: bool,
+    what: Release,
     /// When every lease will be over anyhow.
     until: Timestamp,
+}
+
+/// Releases that are under way.
+pub(super) struct Busy {
+    decider: Arc<Decider>,
+    count: usize,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.decider.pending.under_way.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 impl Pending {
@@ -85,36 +97,50 @@ impl Decider {
 
     /// Gives back in the background what a request took that nobody waits for any more. It may still be
     /// taking it: then it takes nothing.
-    pub(super) fn give_back(self: &Arc<Self>, id: LeaseId) {
+    pub(super) fn give_back(self: &Arc<Self>, id: LeaseId, attempt: Attempt) {
         // Where the runtime is gone, so is the process.
         let Ok(runtime) = Handle::try_current() else { return };
-        self.pending.under_way.fetch_add(1, Ordering::Relaxed);
-        let decider = Arc::clone(self);
+        let (decider, busy) = (Arc::clone(self), self.busy(1));
         runtime.spawn(async move {
-            if decider.store.release(decider.clock.now(), &id, true).await.is_err() {
-                decider.keep_release(&id, true);
-            }
-            decider.pending.under_way.fetch_sub(1, Ordering::Relaxed);
+            decider.release_or_keep(&id, Release::Untold(attempt)).await.ok();
+            drop(busy);
         });
     }
 
-    /// Releases a lease, or keeps the release until the store can take it.
+    /// Releases what a stream held that has ended.
+    pub(super) async fn end(self: &Arc<Self>, id: &LeaseId, attempt: Attempt) {
+        // Where the store does not take it, it is kept.
+        self.release_or_keep(id, Release::Ended(attempt)).await.ok();
+    }
+
+    /// Releases what a lease holds, or keeps the release until the store can take it.
     pub(super) async fn release_or_keep(
         self: &Arc<Self>,
         id: &LeaseId,
-        marks: bool,
+        what: Release,
     ) -> Result<Released, StoreError> {
-        let released = self.store.release(self.clock.now(), id, marks).await;
+        let released = self.store.release(self.clock.now(), id, what).await;
         released.inspect_err(|error| {
-            // Made twice, it must not be taken for another that comes before its acquire.
-            self.keep_release(id, marks && !error.may_be_done());
+            // Made twice, it would give back what another has taken under the same name meanwhile.
+            let may_be_repeated = !matches!(what, Release::Last { .. }) || id.is_drawn();
+            if may_be_repeated || !error.may_be_done() {
+                let until = self.clock.now() + self.rules.longest_lease_us();
+                self.pending.push(Kept { id: id.clone(), what, until });
+                self.attend();
+            }
         })
     }
 
-    fn keep_release(self: &Arc<Self>, id: &LeaseId, marks: bool) {
-        let until = self.clock.now() + self.rules.longest_lease_us();
-        self.pending.push(Kept { id: id.clone(), marks, until });
-        self.attend();
+    /// Forgets releases by whoever knows an id that is now acquired again.
+    pub(super) fn forget_releases(&self, id: &LeaseId) {
+        let is_stale = |kept: &Kept| kept.id == *id && matches!(kept.what, Release::Last { .. });
+        self.pending.kept().retain(|kept| !is_stale(kept));
+    }
+
+    /// Counts releases that are under way, until what it returns is dropped.
+    pub(super) fn busy(self: &Arc<Self>, count: usize) -> Busy {
+        self.pending.under_way.fetch_add(count, Ordering::Relaxed);
+        Busy { decider: Arc::clone(self), count }
     }
 
     /// Sees to it that what is kept is made in the end.
@@ -147,6 +173,7 @@ impl Decider {
     /// Tells the store of the oldest. Whether it was told, and there may be more.
     async fn make_some(self: &Arc<Self>) -> bool {
         let now = self.clock.now();
+        let _busy = self.busy(AT_A_TIME);
         let oldest: Vec<Kept> = {
             let mut kept = self.pending.kept();
             let count = kept.len().min(AT_A_TIME);
@@ -159,7 +186,7 @@ impl Decider {
         for release in oldest {
             let decider = Arc::clone(self);
             making.spawn(async move {
-                let made = decider.store.release(now, &release.id, release.marks).await;
+                let made = decider.store.release(now, &release.id, release.what).await;
                 made.is_err().then_some(release)
             });
         }

@@ -1,7 +1,7 @@
 //! What was taken for a request, until its caller has been told.
 
 use super::Decider;
-use crate::lease::LeaseId;
+use crate::lease::{Attempt, LeaseId};
 use std::{fmt, sync::Arc};
 
 /// Something may be held under a lease of which the caller does not know yet. Dropped, it is given back:
@@ -10,24 +10,36 @@ use std::{fmt, sync::Arc};
 pub struct Taken {
     decider: Arc<Decider>,
     /// `None` where it is kept.
-    id: Option<LeaseId>,
+    what: Option<(LeaseId, Attempt)>,
 }
 
 impl Taken {
-    pub(super) fn new(decider: &Arc<Decider>, id: &LeaseId) -> Self {
-        Self { decider: Arc::clone(decider), id: Some(id.clone()) }
+    pub(super) fn new(decider: &Arc<Decider>, id: &LeaseId, attempt: Attempt) -> Self {
+        Self { decider: Arc::clone(decider), what: Some((id.clone(), attempt)) }
+    }
+
+    /// The attempt by which it was taken.
+    pub fn attempt(&self) -> Option<Attempt> {
+        self.what.as_ref().map(|(_, attempt)| *attempt)
+    }
+
+    /// The stream that held it has ended.
+    pub async fn end(mut self) {
+        if let Some((id, attempt)) = self.what.take() {
+            self.decider.end(&id, attempt).await;
+        }
     }
 
     /// The caller has been told.
     pub fn keep(mut self) {
-        self.id = None;
+        self.what = None;
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.decider.give_back(id);
+        if let Some((id, attempt)) = self.what.take() {
+            self.decider.give_back(id, attempt);
         }
     }
 }

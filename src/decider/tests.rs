@@ -6,6 +6,7 @@ use crate::{
     request::{Descriptor, Entry},
     store::Memory,
 };
+use std::time::Duration;
 
 const RULES: &str = "
 domain: test
@@ -25,6 +26,11 @@ descriptors:
         name: enforced
   - key: user
     rate_limit: {unit: second, requests_per_unit: 1}
+  - key: alone
+    concurrency: {max: 1, lease_ttl: 60s}
+  - key: spent
+    rate_limit: {unit: day, requests_per_unit: 1000}
+    overdraw: true
 ";
 
 struct Test {
@@ -97,4 +103,68 @@ async fn in_shadow_mode_nobody_is_refused_but_all_is_charged() {
     let decision = test.ask(1, &["user"]).await;
     assert_eq!((decision.code, decision.refused), (Code::Ok, None));
     assert_eq!(decision.statuses[0].code, Code::OverLimit);
+}
+
+/// To acquire what these keys meet, and to wait for it.
+fn acquire(keys: &[&'static str], wait: Duration) -> Acquire {
+    let descriptor = |key: &&'static str| Descriptor {
+        entries: vec![Entry { key: key.as_bytes().into(), value: "x".into() }],
+        ..Descriptor::default()
+    };
+    let descriptors = keys.iter().map(descriptor).collect();
+    let request = Request { domain: "test".into(), descriptors, hits_addend: 0 };
+    Acquire { request, id: None, term: None, wait }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn who_waits_longest_is_served_first() {
+    let test = Test::new(Modes::default());
+    let queues = || test.decider.store().queues().waiting();
+    let at_once = acquire(&["alone"], Duration::ZERO);
+    let (first, taken) = test.decider.acquire(&at_once).await.unwrap();
+    taken.unwrap().keep();
+    let mut id = first.lease.unwrap().id;
+    let mut line = Vec::new();
+    for place in 0..5 {
+        let decider = Arc::clone(&test.decider);
+        line.push(tokio::spawn(async move {
+            let (decision, taken) = decider.acquire(&acquire(&["alone"], LONG)).await.unwrap();
+            taken.unwrap().keep();
+            decision.lease.unwrap().id
+        }));
+        while queues() <= place {
+            tokio::task::yield_now().await;
+        }
+    }
+    for waiter in line {
+        test.decider.release(&id).await.unwrap();
+        id = waiter.await.unwrap();
+    }
+    assert_eq!(queues(), 0);
+}
+
+/// Otherwise it would be charged each time that the line moves.
+#[tokio::test]
+async fn who_spends_what_is_known_afterwards_does_not_wait() {
+    let test = Test::new(Modes::default());
+    let at_once = acquire(&["alone"], Duration::ZERO);
+    let (_, taken) = test.decider.acquire(&at_once).await.unwrap();
+    taken.unwrap().keep();
+    let (refused, _) = test.decider.acquire(&acquire(&["alone", "spent"], LONG)).await.unwrap();
+    assert_eq!(refused.code, Code::OverLimit);
+    assert_eq!(refused.statuses[1].remaining, 999);
+}
+
+#[tokio::test]
+async fn what_nobody_keeps_is_given_back() {
+    let test = Test::new(Modes::default());
+    for _ in 0..3 {
+        let (decision, taken) =
+            test.decider.acquire(&acquire(&["alone"], Duration::ZERO)).await.unwrap();
+        assert_eq!(decision.code, Code::Ok);
+        drop(taken);
+        test.decider.finish_releases(LONG).await;
+    }
 }

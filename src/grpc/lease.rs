@@ -60,7 +60,13 @@ impl lease_service_server::LeaseService for Leases {
         request: Request<AcquireRequest>,
     ) -> Result<Response<AcquireResponse>, Status> {
         let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
-        let (decision, taken) = self.decider.acquire(&acquire).await.map_err(Undecided::from)?;
+        let mut stopped = self.stopped.clone();
+        let acquired = tokio::select! {
+            acquired = self.decider.acquire(&acquire) => acquired,
+            // Whoever only waits can wait elsewhere.
+            () = until_closed(&mut stopped), if !acquire.wait.is_zero() => return Err(leaving()),
+        };
+        let (decision, taken) = acquired.map_err(Undecided::from)?;
         Ok(until_told(write_acquired(decision), taken))
     }
 
@@ -69,7 +75,7 @@ impl lease_service_server::LeaseService for Leases {
         request: Request<RenewRequest>,
     ) -> Result<Response<RenewResponse>, Status> {
         let (id, term, again) = read_renew(request.into_inner()).map_err(Undecided::from)?;
-        let renewal = self.decider.renew(&id, term, again.as_ref()).await;
+        let renewal = self.decider.renew_for_its_holder(&id, term, again.as_ref()).await;
         Ok(Response::new(write_renewed(renewal.map_err(Undecided::from)?)))
     }
 
@@ -103,6 +109,14 @@ impl lease_service_server::LeaseService for Leases {
         tokio::spawn(hold::hold(decider, request.into_inner(), events, stopped));
         Ok(Response::new(ReceiverStream::new(sent)))
     }
+}
+
+async fn until_closed(stopped: &mut watch::Receiver<()>) {
+    while stopped.changed().await.is_ok() {}
+}
+
+fn leaving() -> Status {
+    Status::unavailable("the server is leaving, and holds nothing for this call: ask another")
 }
 
 fn read_acquire(message: AcquireRequest) -> Result<Acquire, InvalidRequest> {
@@ -148,8 +162,11 @@ fn read_duration(
     field: &'static str,
     duration: Option<prost_types::Duration>,
 ) -> Result<Option<Duration>, InvalidRequest> {
-    let duration = duration.map(Duration::try_from).transpose();
-    duration.map_err(|_| InvalidRequest::NoTime { field })
+    let Some(duration) = duration else { return Ok(None) };
+    // What is negative is no span, and the smallest second has no positive to be made of.
+    let is_negative = duration.seconds < 0 || duration.nanos < 0;
+    let read = if is_negative { None } else { Duration::try_from(duration).ok() };
+    read.map(Some).ok_or(InvalidRequest::NoTime { field })
 }
 
 fn write_acquired(decision: Decision) -> AcquireResponse {

@@ -11,6 +11,9 @@ use std::{
 };
 use tonic::{Response, Status};
 
+#[cfg(test)]
+mod tests;
+
 /// A response that carries what was taken, until [`keep_when_told`] sees to it.
 pub fn until_told<T>(message: T, taken: Option<Taken>) -> Response<T> {
     let mut response = Response::new(message);

@@ -8,6 +8,7 @@
 //!
 //! The text of an id is also the end of the key of its record. It says nothing of what is held.
 
+use super::Attempt;
 use crate::key::{Key, Path};
 use std::fmt::Write as _;
 
@@ -32,19 +33,24 @@ pub struct LeaseId(Key);
 pub struct UnusableId;
 
 impl LeaseId {
-    /// A new id: 128 bits that nobody can guess, from the operating system.
+    /// A new id: 128 bits that nobody can guess, from the operating system. And a new attempt, to take under
+    /// this id or another.
     ///
     /// # Errors
     ///
     /// Where the operating system has no random numbers.
-    pub fn draw() -> Result<Self, getrandom::Error> {
-        let mut bytes = [0; 16];
+    pub fn draw() -> Result<(Self, Attempt), getrandom::Error> {
+        let mut bytes = [0; 24];
         getrandom::fill(&mut bytes)?;
+        let (attempt, id) = bytes.split_at(8);
         let mut text = DRAWN.to_owned();
-        for byte in bytes {
+        for byte in id {
             let _ = write!(text, "{byte:02x}");
         }
-        Ok(Self(Key::of_lease(&text)))
+        let attempt = attempt
+            .try_into()
+            .map_or(Attempt::NONE, |bytes| Attempt::of(u64::from_le_bytes(bytes).max(1 << 11)));
+        Ok((Self(Key::of_lease(&text)), attempt))
     }
 
     /// The id that a caller of Acquire chose.
@@ -116,8 +122,9 @@ mod tests {
 
     #[test]
     fn drawn_ids_differ_and_are_known_again() {
-        let (one, other) = (LeaseId::draw().unwrap(), LeaseId::draw().unwrap());
+        let ((one, first), (other, second)) = (LeaseId::draw().unwrap(), LeaseId::draw().unwrap());
         assert_ne!(one, other);
+        assert!(first != second && first != Attempt::NONE);
         assert!(one.is_drawn());
         assert_eq!(LeaseId::known(one.as_str()).as_ref(), Ok(&one));
         assert_eq!(LeaseId::named(b"edge", one.as_str().as_bytes()), one);

@@ -21,6 +21,7 @@
 //! removed by the one that gives them back, so nothing is given back twice. An [`InFlight`] that was lost
 //! or deleted and begun anew is told from the old one by the instant at which it began, [`InFlight::since`].
 
+mod attempt;
 mod fingerprint;
 mod id;
 mod in_flight;
@@ -30,10 +31,13 @@ mod term;
 #[cfg(test)]
 mod tests;
 
+pub use attempt::Attempt;
 pub use fingerprint::Fingerprint;
 pub use id::{LeaseId, UnusableId};
 pub use in_flight::{Bucket, InFlight, Slots};
-pub use record::{Entry, Found, Hold, Kind, MARK_US, MOST_ENTRIES, Record, Released, Renewed};
+pub use record::{
+    Entry, Found, Hold, Kind, MARK_US, MOST_ENTRIES, Record, Release, Released, Renewed,
+};
 pub use term::{LONGEST_TERM_US, Term};
 
 /// Under which lease a request takes what it takes.
@@ -43,6 +47,8 @@ pub struct Taking {
     pub slot: usize,
     /// Whose the id is.
     pub by: By,
+    /// Which of the calls that may take under this id.
+    pub attempt: Attempt,
     /// How long the lease lasts.
     pub term: Term,
     /// What was asked for, where the caller may ask again; `None` where only slots make a lease.

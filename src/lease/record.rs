@@ -8,9 +8,12 @@
 //!   that follows it does not give back what another holds;
 //! - a release that overtakes its acquire leaves an entry too, and the acquire then takes nothing.
 //!
+//! What is given back because nobody was told of it, or because the stream that held it has ended, is not
+//! paired up so: it is the entry of one attempt, or none.
+//!
 //! Entries that are no lease are marks, and last ten seconds: longer than messages are under way.
 
-use super::{By, Fingerprint, Leased, Slots, Taking, Term};
+use super::{Attempt, By, Fingerprint, Leased, Slots, Taking, Term};
 use crate::{clock::Timestamp, key::Key};
 
 /// How long a mark lasts, and how long it is told of a lease that it has expired, in microseconds.
@@ -34,6 +37,11 @@ pub struct Entry {
     pub kind: Kind,
     /// When it ends.
     pub deadline: Timestamp,
+    /// Whose it is: who took a lease, or asked for it last; whose release came early, or `NONE` where that
+    /// is not known.
+    pub attempt: Attempt,
+    /// Whether a lease was asked for again, so that more than one have been told of it.
+    pub is_repeated: bool,
     /// How long a renewal lasts; of a lease only.
     pub term: Term,
     /// What was asked for; of a lease only, and `None` where that may not be asked again.
@@ -64,6 +72,21 @@ pub struct Hold {
     pub since: Timestamp,
     /// How many.
     pub slots: Slots,
+}
+
+/// What is to be released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// What was taken last under an id, by whoever knows it.
+    Last {
+        /// Whether, where nothing was taken, its acquire may be to come; then that takes nothing.
+        marks: bool,
+    },
+    /// What an attempt took, whose caller was not told; or will take, for it may be to come. Of what others
+    /// were told it takes nothing away.
+    Untold(Attempt),
+    /// What an attempt holds, whose stream has ended.
+    Ended(Attempt),
 }
 
 /// What a release found.
@@ -118,6 +141,11 @@ impl Record {
         Self { entries: current.cloned().collect() }
     }
 
+    /// Whether a lease is among its entries, and not only marks.
+    pub fn holds_any(&self) -> bool {
+        self.entries.iter().any(|entry| entry.kind == Kind::Held)
+    }
+
     /// When it will mean nothing any more; `None` where it does not now.
     pub fn fresh_at(&self) -> Option<Timestamp> {
         self.entries.iter().map(Entry::kept_until).max()
@@ -125,9 +153,11 @@ impl Record {
 
     /// What an acquire finds; of a record that is current.
     pub fn find(&self, taking: &Taking, now: Timestamp) -> Found {
+        if self.early(taking).is_some() {
+            return Found::Early;
+        }
         if taking.by != By::Caller {
-            let is_early = self.entries.iter().any(|entry| entry.kind == Kind::Early);
-            return if is_early { Found::Early } else { Found::Nothing };
+            return Found::Nothing;
         }
         match self.entries.iter().rev().find(|entry| entry.is_live(now)) {
             None => Found::Nothing,
@@ -146,12 +176,14 @@ impl Record {
             return Leased::Nothing;
         }
         if taking.by == By::Caller {
-            self.entries.clear();
+            self.entries.retain(|entry| entry.kind == Kind::Early);
         }
         let deadline = taking.term.deadline(now);
         self.push(Entry {
             kind: Kind::Held,
             deadline,
+            attempt: taking.attempt,
+            is_repeated: false,
             term: taking.term,
             fingerprint: taking.fingerprint,
             holds,
@@ -162,39 +194,74 @@ impl Record {
     /// A request takes nothing; where its id is one that it carries, its release will come all the same.
     pub fn take_nothing(&mut self, taking: &Taking, now: Timestamp) {
         if taking.by == By::Request {
-            self.push(Entry::mark(Kind::Nothing, now));
+            self.push(Entry::mark(Kind::Nothing, Attempt::NONE, now));
         }
     }
 
     /// A request whose release came first takes nothing.
-    pub fn take_early(&mut self) {
-        let early = self.entries.iter().position(|entry| entry.kind == Kind::Early);
-        if let Some(place) = early {
+    pub fn take_early(&mut self, taking: &Taking) {
+        if let Some(place) = self.early(taking) {
             self.entries.remove(place);
         }
     }
 
-    /// Releases the lease that was taken last. What it was, and what is to be given back. Where `marks`
-    /// and nothing was taken, its acquire may be to come.
-    pub fn release(&mut self, marks: bool, now: Timestamp) -> (Released, Option<Entry>) {
-        let taken = |entry: &Entry| entry.is_live(now) || entry.kind == Kind::Nothing;
-        let place = self.entries.iter().rposition(taken);
-        let place = place.or_else(|| self.entries.iter().rposition(|it| it.kind == Kind::Held));
-        let Some(entry) = place.map(|place| self.entries.remove(place)) else {
+    /// The release that came before its acquire: of this attempt; or of nobody in particular, where requests
+    /// share the name.
+    fn early(&self, taking: &Taking) -> Option<usize> {
+        self.entries.iter().position(|entry| {
+            let is_anybodys = entry.attempt == Attempt::NONE && taking.by == By::Request;
+            entry.kind == Kind::Early && (entry.attempt == taking.attempt || is_anybodys)
+        })
+    }
+
+    /// A lease is asked for again: now it is this attempt's, too.
+    pub fn repeat(&mut self, taking: &Taking, now: Timestamp) {
+        if let Some(held) = self.entries.iter_mut().rev().find(|entry| entry.is_live(now)) {
+            held.attempt = taking.attempt;
+            held.is_repeated = true;
+        }
+    }
+
+    /// Releases a lease. What it was, and what is to be given back.
+    pub fn release(&mut self, release: Release, now: Timestamp) -> (Released, Option<Entry>) {
+        let place = match release {
+            Release::Last { .. } => self.last(now),
+            Release::Untold(attempt) | Release::Ended(attempt) => {
+                let held = |it: &Entry| it.kind == Kind::Held && it.attempt == attempt;
+                self.entries.iter().rposition(held)
+            }
+        };
+        let Some(place) = place else {
             let is_released = self.entries.iter().any(|entry| entry.kind == Kind::Released);
-            if marks && !is_released {
-                self.push(Entry::mark(Kind::Early, now));
+            match release {
+                Release::Last { marks: true } if !is_released => {
+                    self.push(Entry::mark(Kind::Early, Attempt::NONE, now));
+                }
+                Release::Untold(attempt) => self.push(Entry::mark(Kind::Early, attempt, now)),
+                Release::Last { .. } | Release::Ended(_) => {}
             }
             return (Released::AlreadyGone, None);
         };
+        let is_told_others = self.entries.get(place).is_some_and(|entry| entry.is_repeated);
+        if is_told_others && matches!(release, Release::Untold(_)) {
+            return (Released::AlreadyGone, None);
+        }
+        let entry = self.entries.remove(place);
         if entry.kind == Kind::Nothing {
             return (Released::AlreadyGone, None);
         }
         if entry.fingerprint.is_some() {
             // A renewal that was sent before must not take it again.
-            self.push(Entry::mark(Kind::Released, now));
+            self.push(Entry::mark(Kind::Released, Attempt::NONE, now));
         }
         if entry.is_live(now) { (Released::Live, Some(entry)) } else { (Released::Expired, None) }
+    }
+
+    /// What was taken last and is still to be released.
+    fn last(&self, now: Timestamp) -> Option<usize> {
+        let taken = |entry: &Entry| entry.is_live(now) || entry.kind == Kind::Nothing;
+        let place = self.entries.iter().rposition(taken);
+        place.or_else(|| self.entries.iter().rposition(|entry| entry.kind == Kind::Held))
     }
 
     /// The lease that a renewal is about, where it is live, or else why there is none; of a record that is
@@ -229,9 +296,10 @@ impl Record {
 }
 
 impl Entry {
-    fn mark(kind: Kind, now: Timestamp) -> Self {
+    fn mark(kind: Kind, attempt: Attempt, now: Timestamp) -> Self {
         let (deadline, term) = (now + MARK_US, Term::of_micros(MARK_US));
-        Self { kind, deadline, term, fingerprint: None, holds: Vec::new() }
+        let (is_repeated, fingerprint, holds) = (false, None, Vec::new());
+        Self { kind, deadline, attempt, is_repeated, term, fingerprint, holds }
     }
 
     /// Whether it is a lease that is held.

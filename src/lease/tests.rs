@@ -47,6 +47,10 @@ struct Pool {
 
 const TERM_US: u64 = 1_000_000;
 
+const LAST: Release = Release::Last { marks: false };
+const ONE: Attempt = Attempt::of(1 << 11);
+const TWO: Attempt = Attempt::of(2 << 11);
+
 fn ten_in_flight(_: bool) -> Limit {
     let term = Term::of_micros(TERM_US);
     Limit::Concurrency(concurrency::Limit { max: 10, term, weighs_hits: true })
@@ -80,7 +84,7 @@ impl Pool {
                 let check = Check { slot: 0, limit, cost, shadow_mode: false, quota_mode: false };
                 let key = Key::new(limit.limiter(), &path);
                 let mut question = Question::new(vec![key], vec![check]);
-                question.take_under(&name(id), By::Caller, None, Some(Fingerprint([0; 16])));
+                question.take_under(&name(id), (By::Caller, ONE), None, Some(Fingerprint([0; 16])));
                 let (others, critical_now) =
                     (self.in_flight(now, false), self.in_flight(now, true));
                 let verdict = self.store.decide(now, &question);
@@ -96,7 +100,7 @@ impl Pool {
             }
             Act::Release { id } => {
                 let was_live = self.is_live(id, now);
-                let released = self.store.release(now, &name(id), false);
+                let released = self.store.release(now, &name(id), LAST);
                 prop_assert_eq!(released == Released::Live, was_live);
                 self.holders.remove(&id);
             }
@@ -151,7 +155,7 @@ fn question(by: By, id: &LeaseId, fingerprint: Option<u8>) -> Question {
     let check =
         Check { slot: 0, limit, cost: Cost::Take(4), shadow_mode: false, quota_mode: false };
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
-    question.take_under(id, by, None, fingerprint.map(|byte| Fingerprint([byte; 16])));
+    question.take_under(id, (by, ONE), None, fingerprint.map(|byte| Fingerprint([byte; 16])));
     question
 }
 
@@ -184,27 +188,27 @@ fn requests_that_share_a_name_each_take_and_each_give_back() {
     }
     // The third is refused, and its release gives back nothing of the others'.
     assert!(store.decide(NOW, &question(By::Request, &id, None)).refusal.is_some());
-    assert_eq!(store.release(NOW, &id, true), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, Release::Last { marks: true }), Released::AlreadyGone);
     assert_eq!(free(&store, NOW), 2);
     for left in [6, 10] {
-        assert_eq!(store.release(NOW, &id, true), Released::Live);
+        assert_eq!(store.release(NOW, &id, Release::Last { marks: true }), Released::Live);
         assert_eq!(free(&store, NOW), left);
     }
-    assert_eq!(store.release(NOW, &id, false), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, LAST), Released::AlreadyGone);
 }
 
 #[test]
 fn a_release_that_overtakes_its_acquire_is_remembered_for_a_while() {
     let (store, id) = (Memory::new(1000), LeaseId::of_request(b"edge", b"7"));
-    assert_eq!(store.release(NOW, &id, true), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, Release::Last { marks: true }), Released::AlreadyGone);
     let verdict = store.decide(NOW + 1000, &question(By::Request, &id, None));
     assert_eq!((verdict.refusal, verdict.leased), (None, Leased::Nothing));
     assert_eq!(free(&store, NOW + 1000), 10);
     store.decide(NOW + 2000, &question(By::Request, &id, None));
     assert_eq!(free(&store, NOW + 2000), 6, "one release is for one acquire");
-    assert_eq!(store.release(NOW + 3000, &id, true), Released::Live);
+    assert_eq!(store.release(NOW + 3000, &id, Release::Last { marks: true }), Released::Live);
 
-    assert_eq!(store.release(NOW, &id, true), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, Release::Last { marks: true }), Released::AlreadyGone);
     let later = NOW + MARK_US;
     store.decide(later, &question(By::Request, &id, None));
     assert_eq!(free(&store, later), 6, "by then it is another request");
@@ -212,23 +216,23 @@ fn a_release_that_overtakes_its_acquire_is_remembered_for_a_while() {
 
 #[test]
 fn a_renewal_that_comes_after_the_release_takes_nothing_again() {
-    let (store, id) = (Memory::new(1000), LeaseId::draw().unwrap());
+    let (store, id) = (Memory::new(1000), LeaseId::draw().unwrap().0);
     store.decide(NOW, &question(By::Server, &id, Some(1)));
-    assert_eq!(store.release(NOW, &id, false), Released::Live);
+    assert_eq!(store.release(NOW, &id, LAST), Released::Live);
     assert_eq!(store.renew(NOW, &id, None), Renewed::AlreadyGone);
-    assert_eq!(store.release(NOW, &id, false), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, LAST), Released::AlreadyGone);
     assert_eq!(free(&store, NOW), 10);
 }
 
 #[test]
 fn a_lease_whose_time_is_over_is_told_from_one_that_never_was() {
-    let (store, id) = (Memory::new(1000), LeaseId::draw().unwrap());
+    let (store, id) = (Memory::new(1000), LeaseId::draw().unwrap().0);
     store.decide(NOW, &question(By::Server, &id, None));
     let later = NOW + 2 * TERM_US;
     assert_eq!(store.renew(later, &id, None), Renewed::Expired);
-    assert_eq!(store.release(later, &id, false), Released::Expired);
+    assert_eq!(store.release(later, &id, LAST), Released::Expired);
     assert_eq!(store.renew(later, &id, None), Renewed::Lost);
-    assert_eq!(store.release(later, &id, false), Released::AlreadyGone);
+    assert_eq!(store.release(later, &id, LAST), Released::AlreadyGone);
 }
 
 #[test]
@@ -240,14 +244,66 @@ fn where_too_many_share_a_name_the_oldest_lease_is_left_to_its_deadline() {
     let check =
         Check { slot: 0, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
-    question.take_under(&id, By::Request, None, None);
+    question.take_under(&id, (By::Request, ONE), None, None);
     for _ in 0..most {
         assert!(matches!(store.decide(NOW, &question).leased, Leased::For { .. }));
     }
     for _ in 0..MOST_ENTRIES {
-        assert_eq!(store.release(NOW, &id, false), Released::Live);
+        assert_eq!(store.release(NOW, &id, LAST), Released::Live);
     }
-    assert_eq!(store.release(NOW, &id, false), Released::AlreadyGone);
+    assert_eq!(store.release(NOW, &id, LAST), Released::AlreadyGone);
     assert_eq!(store.decide(NOW, &question).outcomes[0].remaining, u64::from(most) - 2);
     assert_eq!(free(&store, NOW + 2 * TERM_US), 10, "it ends by itself");
+}
+
+fn by(attempt: Attempt, id: &LeaseId) -> Question {
+    let mut asked = question(By::Caller, id, Some(1));
+    if let Some(taking) = &mut asked.taking {
+        taking.attempt = attempt;
+    }
+    asked
+}
+
+#[test]
+fn what_nobody_was_told_of_is_given_back_and_nothing_else() {
+    let (store, id) = (Memory::new(1000), LeaseId::chosen("job").unwrap());
+    store.decide(NOW, &by(ONE, &id));
+    assert_eq!(store.release(NOW, &id, Release::Untold(TWO)), Released::AlreadyGone);
+    assert_eq!(free(&store, NOW), 6, "it is another's");
+    assert_eq!(store.release(NOW, &id, Release::Untold(ONE)), Released::Live);
+    assert_eq!(free(&store, NOW), 10);
+}
+
+#[test]
+fn an_attempt_that_is_given_back_before_it_comes_takes_nothing() {
+    let (store, id) = (Memory::new(1000), LeaseId::chosen("job").unwrap());
+    assert_eq!(store.release(NOW, &id, Release::Untold(ONE)), Released::AlreadyGone);
+    let retried = store.decide(NOW, &by(TWO, &id)).leased;
+    assert!(matches!(retried, Leased::For { .. }), "another attempt is another");
+    assert_eq!(store.decide(NOW, &by(ONE, &id)).leased, Leased::Nothing);
+    assert_eq!(free(&store, NOW), 6, "and is not taken for a repetition");
+    assert_eq!(store.release(NOW, &id, Release::Untold(TWO)), Released::Live);
+}
+
+#[test]
+fn a_lease_that_was_told_is_not_taken_away_by_a_repetition_that_was_not() {
+    let (store, id) = (Memory::new(1000), LeaseId::chosen("job").unwrap());
+    store.decide(NOW, &by(ONE, &id));
+    store.decide(NOW, &by(TWO, &id));
+    for attempt in [ONE, TWO] {
+        store.release(NOW, &id, Release::Untold(attempt));
+        assert_eq!(free(&store, NOW), 6);
+    }
+    assert_eq!(store.release(NOW, &id, LAST), Released::Live);
+}
+
+#[test]
+fn the_end_of_a_stream_releases_what_no_later_one_holds() {
+    let (store, id) = (Memory::new(1000), LeaseId::chosen("job").unwrap());
+    store.decide(NOW, &by(ONE, &id));
+    store.decide(NOW, &by(TWO, &id));
+    assert_eq!(store.release(NOW, &id, Release::Ended(ONE)), Released::AlreadyGone);
+    assert_eq!(free(&store, NOW), 6);
+    assert_eq!(store.release(NOW, &id, Release::Ended(TWO)), Released::Live);
+    assert_eq!(free(&store, NOW), 10);
 }

@@ -20,6 +20,9 @@ use crate::{
 /// The limiters in Lua, in the order in which `lua/request.lua` lists them.
 pub const SCRIPTS: [&str; 3] = [token_bucket::SCRIPT, concurrency::SCRIPT, fleet::SCRIPT];
 
+/// The most slots that a request takes.
+const MOST_SLOTS: u64 = 1 << 32;
+
 /// What a request wants of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
@@ -147,9 +150,13 @@ impl Limit {
             Self::Concurrency(limit) => limit.weighs_hits,
             Self::Fleet(limit) => limit.weighs_hits,
         };
-        match cost {
-            Cost::Take(_) if !weighs_hits => Cost::Take(1),
-            cost => cost,
+        match (self, cost) {
+            (_, Cost::Take(_)) if !weighs_hits => Cost::Take(1),
+            // More than any limit has, and few enough to be added up.
+            (Self::Concurrency(_) | Self::Fleet(_), Cost::Take(hits)) if hits > MOST_SLOTS => {
+                Cost::Take(MOST_SLOTS)
+            }
+            (_, cost) => cost,
         }
     }
 

@@ -19,7 +19,7 @@ mod tests;
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{LeaseId, Released, Renewed, Term},
+    lease::{LeaseId, Release, Released, Renewed, Term},
     limiter::State,
     release::release,
     renew::renew,
@@ -98,12 +98,10 @@ impl Memory {
         let settle = |stored: &[Option<State>]| verdict::settle(question, stored, now);
         Verdict::of(&question.checks, self.at_once(now, &question.keys, settle))
     }
-
-    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
-    /// takes nothing.
-    pub fn release(&self, now: Timestamp, id: &LeaseId, marks: bool) -> Released {
+    /// Releases what a lease holds.
+    pub fn release(&self, now: Timestamp, id: &LeaseId, what: Release) -> Released {
         let (released, free) =
-            self.with_lease(now, id, |keys, stored| release(keys, stored, marks, now));
+            self.with_lease(now, id, |keys, stored| release(keys, stored, what, now));
         free.iter().for_each(|key| self.queues.announce(key));
         released
     }

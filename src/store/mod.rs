@@ -12,7 +12,7 @@ pub use redis::{Listening, Redis};
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{LeaseId, Released, Renewed, Term},
+    lease::{LeaseId, Release, Released, Renewed, Term},
     verdict::{Question, Verdict},
 };
 
@@ -127,9 +127,7 @@ impl Store {
             Self::Redis(redis) => redis.decide(question).await,
         }
     }
-
-    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
-    /// takes nothing.
+    /// Releases what a lease holds.
     ///
     /// # Errors
     ///
@@ -138,11 +136,11 @@ impl Store {
         &self,
         now: Timestamp,
         id: &LeaseId,
-        marks: bool,
+        what: Release,
     ) -> Result<Released, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.release(now, id, marks)),
-            Self::Redis(redis) => redis.release(id, marks).await,
+            Self::Memory(memory) => Ok(memory.release(now, id, what)),
+            Self::Redis(redis) => redis.release(id, what).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Leases, Server, Store, TempDir, acquire, on_every_store, span, until};
 use std::time::Duration;
-use tokio::time;
+use tokio::{task::JoinSet, time};
 use tollgate::grpc::proto::tollgate::v1::{
     AcquireRequest, LeaseState, RenewRequest, acquire_response::Outcome, hold_response::Event,
 };
@@ -55,8 +55,7 @@ on_every_store! {
     what_is_taken_again_charges_no_rate,
     waits_until_a_slot_is_released,
     waits_no_longer_than_it_was_told,
-    who_waits_longest_is_served_first,
-    who_waits_behind_others_hears_of_a_release_at_once,
+    all_who_wait_are_served_one_after_the_other,
     who_leaves_the_line_is_not_served,
     one_who_waits_for_himself_holds_up_nobody_else,
     one_who_is_held_up_elsewhere_lets_others_pass,
@@ -326,54 +325,42 @@ async fn waits_no_longer_than_it_was_told(store: &Store) {
     assert_eq!(answer.statuses.len(), 1);
 }
 
-/// As many who wait for the one slot, one after the other.
-async fn line(shop: &Shop, count: usize) -> Vec<tokio::task::JoinHandle<(usize, String)>> {
-    let mut line = Vec::new();
-    for place in 0..count {
+/// As many who wait for the one slot.
+fn line(shop: &Shop, count: usize) -> JoinSet<String> {
+    let mut line = JoinSet::new();
+    for _ in 0..count {
         let leases = shop.leases.clone();
-        let lease_id = format!("waiter-{place}");
-        let request = AcquireRequest { lease_id, ..waiting(one("alone", "x")) };
-        line.push(tokio::spawn(async move { (place, leases.acquired(request).await) }));
-        // So that they come in this order: what is asked on one connection is read in order, and a
-        // question that is answered was read.
-        shop.free("user", "x").await;
+        line.spawn(async move { leases.acquired(waiting(one("alone", "x"))).await });
     }
     line
 }
 
-async fn who_waits_longest_is_served_first(store: &Store) {
+async fn all_who_wait_are_served_one_after_the_other(store: &Store) {
     let shop = Shop::open(store).await;
     let mut id = shop.leases.acquired(one("alone", "x")).await;
-    for waiter in line(&shop, 5).await {
-        assert!(!waiter.is_finished());
-        shop.leases.released(&id).await;
-        id = waiter.await.unwrap().1;
-    }
-}
-
-/// And need not look by himself, which he does once a second.
-async fn who_waits_behind_others_hears_of_a_release_at_once(store: &Store) {
-    let shop = Shop::open(store).await;
-    let mut id = shop.leases.acquired(one("alone", "x")).await;
-    let line = line(&shop, 8).await;
+    let mut line = line(&shop, 30);
     let served = async {
-        for waiter in line {
+        loop {
             shop.leases.released(&id).await;
-            id = waiter.await.unwrap().1;
+            let Some(served) = line.join_next().await else { break };
+            id = served.unwrap();
+            assert!(!shop.leases.is_acquired(one("alone", "x")).await, "one at a time");
         }
     };
-    time::timeout(Duration::from_secs(4), served).await.expect("eight in four seconds");
+    // Who does not hear of releases looks once a second.
+    time::timeout(Duration::from_secs(20), served).await.expect("they are told");
 }
 
 async fn who_leaves_the_line_is_not_served(store: &Store) {
     let shop = Shop::open(store).await;
     let id = shop.leases.acquired(one("alone", "x")).await;
-    let mut line = line(&shop, 2).await;
-    line[0].abort();
+    let mut line = line(&shop, 5);
     shop.free("user", "x").await;
+    line.abort_all();
+    while line.join_next().await.is_some() {}
     shop.leases.released(&id).await;
-    let (place, _) = line.pop().unwrap().await.unwrap();
-    assert_eq!(place, 1);
+    let id = shop.leases.acquired(waiting(one("alone", "x"))).await;
+    assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
 }
 
 async fn one_who_waits_for_himself_holds_up_nobody_else(store: &Store) {

@@ -92,11 +92,11 @@ fn run(
                 let reply = ask(&Call::request(&question));
                 prop_assert_eq!(script::read_answer(&reply, &question), Some(Reply::Done(answer)));
             }
-            What::Release { id: number, marks } => {
+            What::Release { id: number, what } => {
                 let (id, keys) = (id(*number), world.keys_of(&id(*number)));
-                let (was, writes) = release::release(&keys, &world.stored(&keys), *marks, now);
+                let (was, writes) = release::release(&keys, &world.stored(&keys), *what, now);
                 world.write(&keys, writes, now);
-                let reply = ask(&Call::release(&id, *marks));
+                let reply = ask(&Call::release(&id, *what));
                 prop_assert_eq!(script::read_released(&reply), Some(Reply::Done(was)));
             }
             What::Renew { id: number, term_us } => {

@@ -1,6 +1,6 @@
 //! `Hold`: a stream whose life is a lease.
 
-use super::{read_acquire, write_acquired, write_renewed};
+use super::{leaving, read_acquire, until_closed, write_acquired, write_renewed};
 use crate::{
     decider::{Acquire, Decider, Renewal, Taken},
     decision::Lease,
@@ -22,6 +22,9 @@ const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 /// How soon a renewal is repeated that the store did not make.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 
+/// The least time between two renewals, however short the lease.
+const LEAST_SLEEP: Duration = Duration::from_millis(20);
+
 /// Where a stream's events go.
 type Events = Sender<Result<HoldResponse, Status>>;
 
@@ -32,9 +35,13 @@ pub(super) async fn hold(
     events: Events,
     mut stopped: watch::Receiver<()>,
 ) {
-    let acquire = match first(&mut requests).await {
-        Ok(acquire) => acquire,
-        Err(status) => return tell(&events, Err(status)).await,
+    let acquire = tokio::select! {
+        first = first(&mut requests) => match first {
+            Ok(acquire) => acquire,
+            Err(status) => return tell(&events, Err(status)).await,
+        },
+        () = events.closed() => return,
+        () = until_closed(&mut stopped) => return tell(&events, Err(leaving())).await,
     };
     let acquired = tokio::select! {
         acquired = decider.acquire(&acquire) => acquired,
@@ -48,14 +55,46 @@ pub(super) async fn hold(
     let lease = decision.lease.clone();
     tell(&events, Ok(Event::Acquired(write_acquired(decision)))).await;
     let Some(lease) = lease else { return };
-    let held = Held { decider, acquire, lease, taken };
-    tokio::select! {
-        // What is held under its id now is not this stream's.
-        () = held.keep_alive(&events) => held.keep(),
-        () = ended(&mut requests, &events) => held.release().await,
-        () = until_closed(&mut stopped) => {
-            held.release().await;
-            tell(&events, Err(leaving())).await;
+    let mut held = Held { decider, acquire, left_us: lease.left_us, lease, taken };
+    let mut sleep = held.until_renewal();
+    let mut unsure = Duration::ZERO;
+    loop {
+        // A renewal that has begun is waited for: it may take the lease again, and only then can that be
+        // released.
+        tokio::select! {
+            () = time::sleep(sleep) => {}
+            () = ended(&mut requests, &events) => return held.end().await,
+            () = until_closed(&mut stopped) => {
+                held.end().await;
+                return tell(&events, Err(leaving())).await;
+            }
+        }
+        match held.renew().await {
+            Some(renewal) => {
+                let event = Event::Renewed(write_renewed(renewal));
+                match renewal {
+                    Renewal::Live { left_us } | Renewal::Retaken { left_us } => {
+                        held.left_us = left_us;
+                        tell_if_heard(&events, event);
+                    }
+                    Renewal::Expired | Renewal::AlreadyGone | Renewal::Lost => {
+                        // What is held under its id now is not this stream's.
+                        held.keep();
+                        return tell(&events, Ok(event)).await;
+                    }
+                }
+                (sleep, unsure) = (held.until_renewal(), Duration::ZERO);
+            }
+            None => {
+                let left = Duration::from_micros(held.left_us);
+                let was_left = unsure < left;
+                unsure += sleep;
+                if was_left && unsure >= left {
+                    // Where only this server has lost the store, others may take the slots from now on.
+                    tell_if_heard(&events, Event::Renewed(write_renewed(Renewal::Expired)));
+                }
+                sleep = TRY_EVERY.min(held.until_renewal());
+            }
         }
     }
 }
@@ -74,46 +113,33 @@ struct Held {
     decider: Arc<Decider>,
     acquire: Acquire,
     lease: Lease,
-    /// Where this task itself is cut off, the lease is released all the same.
+    /// How long it was to last when that was last known, in microseconds.
+    left_us: u64,
+    /// Where this task itself is cut off, it is given back all the same.
     taken: Option<Taken>,
 }
 
 impl Held {
-    /// Renews the lease in time, until it is lost for good.
-    async fn keep_alive(&self, events: &Events) {
-        let mut left_us = self.lease.left_us;
-        // A third of the way, so that it may fail twice.
-        let mut sleep = Duration::from_micros(left_us / 3);
-        loop {
-            time::sleep(sleep).await;
-            let Acquire { request, term, .. } = &self.acquire;
-            match self.decider.renew(&self.lease.id, *term, Some(request)).await {
-                Ok(renewal) => {
-                    // Whoever does not read what is told of his lease is not waited for.
-                    let event =
-                        HoldResponse { event: Some(Event::Renewed(write_renewed(renewal))) };
-                    match renewal {
-                        Renewal::Live { left_us: left } | Renewal::Retaken { left_us: left } => {
-                            left_us = left;
-                            let _ = events.try_send(Ok(event));
-                        }
-                        Renewal::Expired | Renewal::AlreadyGone | Renewal::Lost => {
-                            let _ = events.send(Ok(event)).await;
-                            return;
-                        }
-                    }
-                    sleep = Duration::from_micros(left_us / 3);
-                }
-                // Nobody can take the slots meanwhile.
-                Err(_) => sleep = TRY_EVERY.min(Duration::from_micros(left_us / 3)),
-            }
-        }
+    /// A third of the way, so that it may fail twice.
+    fn until_renewal(&self) -> Duration {
+        Duration::from_micros(self.left_us / 3).max(LEAST_SLEEP)
     }
 
-    async fn release(self) {
-        // Where the store does not take it, it is kept.
-        let _ = self.decider.release(&self.lease.id).await;
-        self.keep();
+    /// Renews it; `None` where the store did not.
+    async fn renew(&self) -> Option<Renewal> {
+        let Acquire { request, term, .. } = &self.acquire;
+        let (decider, id) = (&self.decider, &self.lease.id);
+        let renewal = match self.taken.as_ref().and_then(Taken::attempt) {
+            Some(attempt) => decider.renew(id, *term, Some((request, attempt))).await,
+            None => decider.renew_for_its_holder(id, *term, Some(request)).await,
+        };
+        renewal.ok()
+    }
+
+    async fn end(self) {
+        if let Some(taken) = self.taken {
+            taken.end().await;
+        }
     }
 
     fn keep(self) {
@@ -132,16 +158,13 @@ async fn ended(requests: &mut Streaming<HoldRequest>, events: &Events) {
     }
 }
 
-async fn until_closed(stopped: &mut watch::Receiver<()>) {
-    while stopped.changed().await.is_ok() {}
-}
-
 async fn tell(events: &Events, event: Result<Event, Status>) {
     let response = event.map(|event| HoldResponse { event: Some(event) });
     // Where nobody listens, there is nobody to tell.
     let _ = events.send(response).await;
 }
 
-fn leaving() -> Status {
-    Status::unavailable("the server is leaving, and has released the lease: hold another")
+/// Whoever does not read what he is told of his lease is not waited for.
+fn tell_if_heard(events: &Events, event: Event) {
+    let _ = events.try_send(Ok(HoldResponse { event: Some(event) }));
 }

@@ -21,7 +21,7 @@ pub use listener::Listening;
 
 use crate::{
     key::Key,
-    lease::{LeaseId, Leased, Released, Renewed, Term},
+    lease::{LeaseId, Leased, Release, Released, Renewed, Term},
     store::{Failures, Queues, StoreError},
     verdict::{Answer, Question, Verdict},
 };
@@ -143,15 +143,13 @@ impl Redis {
         let answer = self.ask(&Call::request(question), read).await?;
         Ok(Verdict::of(checks, answer))
     }
-
-    /// Releases a lease. Where `marks` and there is none, an acquire under its id that is still to come
-    /// takes nothing.
+    /// Releases what a lease holds.
     ///
     /// # Errors
     ///
     /// As for [`Redis::decide`].
-    pub async fn release(&self, id: &LeaseId, marks: bool) -> Result<Released, StoreError> {
-        self.ask(&Call::release(id, marks), script::read_released).await
+    pub async fn release(&self, id: &LeaseId, what: Release) -> Result<Released, StoreError> {
+        self.ask(&Call::release(id, what), script::read_released).await
     }
 
     /// Renews a lease.

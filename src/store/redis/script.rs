@@ -2,7 +2,7 @@
 
 use crate::{
     key::Key,
-    lease::{By, LeaseId, Leased, Released, Renewed, Taking, Term},
+    lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
     verdict::{Answer, Outcome, Question},
 };
@@ -79,10 +79,16 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// To release a lease.
-    pub fn release(id: &'a LeaseId, marks: bool) -> Self {
-        let marks = if marks { "1" } else { "0" };
-        Self { script: Script::Release, keys: vec![id.key()], arguments: vec![marks.into()] }
+    /// To release what a lease holds.
+    pub fn release(id: &'a LeaseId, what: Release) -> Self {
+        let (what, attempt) = match what {
+            Release::Last { marks: false } => (0, Attempt::NONE),
+            Release::Last { marks: true } => (1, Attempt::NONE),
+            Release::Untold(attempt) => (2, attempt),
+            Release::Ended(attempt) => (3, attempt),
+        };
+        let arguments = [what, attempt.number()].map(|number: u64| number.to_string().into());
+        Self { script: Script::Release, keys: vec![id.key()], arguments: arguments.into() }
     }
 
     /// To renew a lease.
@@ -135,14 +141,18 @@ fn rows(question: &Question) -> Vec<u8> {
 }
 
 /// What it is told of the lease.
-#[expect(clippy::cast_precision_loss, reason = "slots are few, and a day has few microseconds")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "slots and the microseconds of a day are few, and attempts are below 2^53"
+)]
 fn lease(taking: &Taking) -> Vec<u8> {
     let by = match taking.by {
         By::Server => 0.0,
         By::Caller => 1.0,
         By::Request => 2.0,
     };
-    let numbers = [(taking.slot + 1) as f64, by, taking.term.as_micros() as f64];
+    let (term_us, attempt) = (taking.term.as_micros(), taking.attempt.number());
+    let numbers = [(taking.slot + 1) as f64, by, term_us as f64, attempt as f64];
     let mut bytes: Vec<u8> = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
     bytes.extend(taking.fingerprint.iter().flat_map(|fingerprint| fingerprint.0));
     bytes

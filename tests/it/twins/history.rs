@@ -6,8 +6,8 @@ use tollgate::{
     clock::Timestamp,
     key::{Key, Path},
     lease::{
-        Bucket, By, Entry, Fingerprint, Hold, InFlight, Kind, LONGEST_TERM_US, LeaseId,
-        MOST_ENTRIES, Record, Slots, Term,
+        Attempt, Bucket, By, Entry, Fingerprint, Hold, InFlight, Kind, LONGEST_TERM_US, LeaseId,
+        MOST_ENTRIES, Record, Release, Slots, Term,
     },
     limiter::{Cost, Limit, State, concurrency, fleet, token_bucket},
     unit::Unit,
@@ -29,7 +29,7 @@ pub(super) enum What {
     Ask(Vec<Asking>, Option<Taking>),
     Release {
         id: usize,
-        marks: bool,
+        what: Release,
     },
     Renew {
         id: usize,
@@ -54,6 +54,7 @@ pub(super) struct Asking {
 pub(super) struct Taking {
     id: usize,
     by: By,
+    attempt: Attempt,
     term_us: Option<u64>,
     fingerprint: Option<u8>,
 }
@@ -102,12 +103,14 @@ impl What {
             question.checks.push(Check { slot, limit, cost, shadow_mode, quota_mode });
         }
         // Who takes slots takes a lease.
-        let usual = Taking { id: 0, by: By::Server, term_us: None, fingerprint: None };
+        let (by, attempt) = (By::Server, Attempt::NONE);
+        let usual = Taking { id: 0, by, attempt, term_us: None, fingerprint: None };
         let taking = taking.clone().or_else(|| question.takes_slots().then_some(usual));
         if let Some(taking) = taking {
             let fingerprint = taking.fingerprint.map(|byte| Fingerprint([byte; 16]));
             let term = taking.term_us.map(Term::of_micros);
-            question.take_under(&id(taking.id), taking.by, term, fingerprint);
+            let by = (taking.by, taking.attempt);
+            question.take_under(&id(taking.id), by, term, fingerprint);
         }
         Some(question)
     }
@@ -184,13 +187,27 @@ pub(super) fn any_check(limits: Vec<Limit>) -> impl Strategy<Value = Asking> {
     })
 }
 
+/// One of few, so that what is asked for is met.
+fn any_attempt() -> impl Strategy<Value = Attempt> {
+    (0..4_u64).prop_map(|number| Attempt::of(number << 11))
+}
+
+fn any_release() -> impl Strategy<Value = Release> {
+    prop_oneof![
+        any::<bool>().prop_map(|marks| Release::Last { marks }),
+        any_attempt().prop_map(Release::Untold),
+        any_attempt().prop_map(Release::Ended),
+    ]
+}
+
 fn any_taking() -> impl Strategy<Value = Taking> {
     let by = prop::sample::select(vec![By::Server, By::Caller, By::Request]);
     let term_us = prop::option::weighted(0.3, any_term_us());
     // A caller's id comes with what was asked for.
-    (0..IDS, by, term_us, 0..3_u8).prop_map(|(id, by, term_us, byte)| {
+    (0..IDS, by, any_attempt(), term_us, 0..3_u8).prop_map(|(id, by, attempt, term_us, byte)| {
         let fingerprint = (by == By::Caller || byte == 0).then_some(byte);
-        Taking { id, by, term_us, fingerprint: fingerprint.filter(|_| by != By::Request) }
+        let fingerprint = fingerprint.filter(|_| by != By::Request);
+        Taking { id, by, attempt, term_us, fingerprint }
     })
 }
 
@@ -226,7 +243,7 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
         let taking = prop::option::weighted(0.8, any_taking());
         let what = prop_oneof![
             8 => (asked, taking).prop_map(|(asked, taking)| What::Ask(asked, taking)),
-            4 => (0..IDS, any::<bool>()).prop_map(|(id, marks)| What::Release { id, marks }),
+            4 => (0..IDS, any_release()).prop_map(|(id, what)| What::Release { id, what }),
             3 => (0..IDS, prop::option::of(any_term_us()))
                 .prop_map(|(id, term_us)| What::Renew { id, term_us }),
             1 => any::<usize>().prop_map(What::Lose),
@@ -239,7 +256,7 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
 /// The record of a lease, with few entries, or with as many as there may be.
 fn any_record() -> impl Strategy<Value = State> {
     let soon =
-        || (1_799_999_990_000_000..=1_800_000_060_000_000_u64).prop_map(Timestamp::from_micros);
+        || (1_799_999_995_000_000..=1_800_000_100_000_000_u64).prop_map(Timestamp::from_micros);
     let kind = prop::sample::select(vec![Kind::Held, Kind::Nothing, Kind::Early, Kind::Released]);
     let slots = (0..=3_u64, 0..=3_u64);
     let hold = (1..3_usize, 0..NAMES, soon(), slots).prop_map(|(place, name, since, slots)| {
@@ -248,10 +265,13 @@ fn any_record() -> impl Strategy<Value = State> {
     });
     let holds = prop::collection::vec(hold, 0..3);
     let fingerprint = prop::option::of(0..3_u8);
-    let entry = (kind, soon(), any_term_us(), fingerprint, holds).prop_map(
-        |(kind, deadline, term_us, byte, holds)| Entry {
+    let whose = (any_attempt(), any::<bool>());
+    let entry = (kind, soon(), whose, any_term_us(), fingerprint, holds).prop_map(
+        |(kind, deadline, (attempt, is_repeated), term_us, byte, holds)| Entry {
             kind,
             deadline,
+            attempt,
+            is_repeated,
             term: Term::of_micros(term_us),
             fingerprint: byte.map(|byte| Fingerprint([byte; 16])),
             holds,

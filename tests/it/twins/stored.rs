@@ -3,7 +3,7 @@
 use tollgate::{
     clock::Timestamp,
     key::Key,
-    lease::{Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
+    lease::{Attempt, Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
     limiter::{State, token_bucket},
 };
 
@@ -53,9 +53,12 @@ pub(super) fn write(state: &State) -> Vec<u8> {
         }
         State::Lease(record) => {
             let mut bytes = Vec::new();
-            for Entry { kind, deadline, term, fingerprint, holds } in &record.entries {
-                bytes.push(*kind as u8);
-                bytes.extend(doubles(&[deadline.as_micros(), term.as_micros()]));
+            for entry in &record.entries {
+                let Entry { kind, deadline, attempt, is_repeated, term, fingerprint, holds } =
+                    entry;
+                bytes.extend([*kind as u8, u8::from(*is_repeated)]);
+                let numbers = [deadline.as_micros(), term.as_micros(), attempt.number()];
+                bytes.extend(doubles(&numbers));
                 let fingerprint = fingerprint.map_or_else(Vec::new, |digest| digest.0.to_vec());
                 bytes.push(fingerprint.len() as u8);
                 bytes.extend(fingerprint);
@@ -95,11 +98,14 @@ impl Bytes<'_> {
     }
 
     fn entry(&mut self) -> Entry {
-        let [kind] = self.take();
+        let [kind, repeated] = self.take();
+        assert!(repeated <= 1);
         Entry {
             kind: [Kind::Held, Kind::Nothing, Kind::Early, Kind::Released][usize::from(kind)],
+            is_repeated: repeated == 1,
             deadline: self.instant(),
             term: Term::of_micros(self.count()),
+            attempt: Attempt::of(self.count() << 11),
             fingerprint: match self.take() {
                 [0] => None,
                 [16] => Some(Fingerprint(self.take())),

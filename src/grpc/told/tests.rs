@@ -1,0 +1,83 @@
+use super::*;
+use crate::{
+    clock::{Clock, ManualClock},
+    config::{self, Options, Source},
+    decider::{Acquire, Decider, Modes},
+    request::{Descriptor, Entry, Request},
+    rules::Rules,
+    store::{Memory, Store},
+};
+use http::HeaderMap;
+use std::{future::poll_fn, time::Duration};
+
+const RULES: &str = "
+domain: test
+descriptors:
+  - key: alone
+    concurrency: {max: 1, lease_ttl: 60s}
+";
+
+fn decider() -> Arc<Decider> {
+    let source = Source { name: "test.yaml".to_owned(), text: RULES.to_owned() };
+    let loaded = config::parse(vec![source], &Options::default());
+    let store = Store::Memory(Memory::new(1000));
+    let clock = Clock::Manual(ManualClock::default());
+    Decider::new(Rules::new(loaded.domains), store, clock, Modes::default())
+}
+
+/// Takes the one slot, where it is free.
+async fn take(decider: &Arc<Decider>) -> Option<Taken> {
+    decider.finish_releases(Duration::from_secs(60)).await;
+    let entries = vec![Entry { key: "alone".into(), value: "x".into() }];
+    let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
+    let request = Request { domain: "test".into(), descriptors, hits_addend: 0 };
+    let acquire = Acquire { request, id: None, term: None, wait: Duration::ZERO };
+    decider.acquire(&acquire).await.unwrap().1
+}
+
+/// A message and trailers, as gRPC has them.
+struct Answer(Vec<Frame<Bytes>>);
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+fn answered(taken: Taken) -> http::Response<tonic::body::Body> {
+    let frames = vec![Frame::trailers(HeaderMap::new()), Frame::data(Bytes::from("message"))];
+    let mut response = http::Response::new(tonic::body::Body::new(Answer(frames)));
+    response.extensions_mut().insert(Arc::new(taken));
+    keep_when_told(response)
+}
+
+async fn send_frame(body: &mut tonic::body::Body) {
+    let mut body = Pin::new(body);
+    poll_fn(|context| body.as_mut().poll_frame(context)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_was_taken_is_kept_when_all_of_the_answer_is_gone() {
+    let decider = decider();
+    let mut body = answered(take(&decider).await.unwrap()).into_body();
+    send_frame(&mut body).await;
+    send_frame(&mut body).await;
+    drop(body);
+    assert!(take(&decider).await.is_none());
+}
+
+#[tokio::test]
+async fn what_was_taken_is_given_back_when_the_answer_stays_behind() {
+    let decider = decider();
+    drop(answered(take(&decider).await.unwrap()));
+    let mut body = answered(take(&decider).await.unwrap()).into_body();
+    send_frame(&mut body).await;
+    drop(body);
+    take(&decider).await.unwrap().keep();
+}
