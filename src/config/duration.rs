@@ -8,7 +8,7 @@ use super::{
 use crate::{lease::LONGEST_TERM_US, unit::Unit};
 
 /// How to write a duration.
-const HELP: &str = "write a duration such as `250ms`, `60s`, `5m`, `1h` or `7d`";
+const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
 
 /// The longest that a duration may be.
 #[derive(Debug, Clone, Copy)]

@@ -170,6 +170,10 @@ impl Seen<'_> {
             return message;
         }
         let limit = &self.check.limit;
+        if let (true, Some(seconds)) = (limit.sheds_load(), retry_after_s) {
+            // How much room there is in all is not the callers' business.
+            return format!("The service is short of room. Retry in {seconds} s.\n");
+        }
         let noun = limit.noun();
         let which = match self.rule {
             None => "The limit that came with the request".to_owned(),

@@ -17,6 +17,9 @@ use tokio::time;
 /// How often whoever is first in line looks by himself: an announcement may be lost with its connection.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How soon a store is asked again that did not decide.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
 /// The longest that a caller may wait for a lease.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -39,6 +42,11 @@ pub enum NotAcquired {
     /// The store did not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nothing is known of the domain. Who asks on purpose wants to be told.
+    #[error(
+        "there are no rules for the domain {0:?}: name the `domain` of a rule file, or nothing would be limited"
+    )]
+    UnknownDomain(String),
     /// The id that the caller chose is held for another request.
     #[error(
         "`lease_id` {0} is held for another domain or other descriptors: choose another, or release it first"
@@ -80,6 +88,10 @@ impl Decider {
         acquire: &Acquire,
     ) -> Result<(Decision, Option<Taken>), NotAcquired> {
         let request = &acquire.request;
+        if !self.rules.has_domain(&request.domain) {
+            let domain = String::from_utf8_lossy(&request.domain).into_owned();
+            return Err(NotAcquired::UnknownDomain(domain));
+        }
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
         let (drawn, attempt) = draw()?;
@@ -92,7 +104,7 @@ impl Decider {
         }
         let fingerprint = Some(Fingerprint::of(request));
         resolution.question.take_under(&id, (by, attempt), acquire.term, fingerprint);
-        let (verdict, taken) = self.ask_and_wait(&resolution, &id, acquire.wait).await?;
+        let (verdict, taken) = self.ask_and_wait(&mut resolution, &id, acquire.wait).await?;
 
         let mut decision = self.fold(&resolution, &verdict);
         let left_us = match verdict.leased {
@@ -115,7 +127,7 @@ impl Decider {
     /// is over. Nothing is held meanwhile.
     async fn ask_and_wait(
         self: &Arc<Self>,
-        resolution: &Resolution<'_>,
+        resolution: &mut Resolution<'_>,
         id: &LeaseId,
         wait: Duration,
     ) -> Result<(Verdict, Option<Taken>), StoreError> {
@@ -148,7 +160,23 @@ impl Decider {
         loop {
             let mut look_in = LONGEST_WAIT;
             if is_over || place.as_mut().is_none_or(Place::is_first) {
-                let (verdict, taken) = self.ask(resolution, Some(id)).await?;
+                let (verdict, taken) = match self.ask(resolution, Some(id)).await {
+                    Ok(asked) => asked,
+                    Err(error) if is_over => return Err(error),
+                    Err(_) => {
+                        // Whoever has time to wait has time for the store. What may have been taken is
+                        // given back, so the next time is another attempt.
+                        if let Some(taking) = &mut resolution.question.taking {
+                            taking.attempt = draw()?.1;
+                        }
+                        tokio::select! {
+                            () = &mut over => is_over = true,
+                            () = time::sleep(ASK_AGAIN) => {}
+                        }
+                        continue;
+                    }
+                };
+                let question = &resolution.question;
                 let waits_for = verdict.waits_for(&question.checks).filter(|_| !is_over);
                 let Some((slots, wait_us)) = waits_for else { return Ok((verdict, taken)) };
                 if place.is_none() {

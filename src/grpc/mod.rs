@@ -149,6 +149,7 @@ impl From<Undecided> for Status {
         let code = match &error {
             Undecided::InvalidRequest(_) => Code::InvalidArgument,
             Undecided::NotAcquired(NotAcquired::Conflict(_)) => Code::AlreadyExists,
+            Undecided::NotAcquired(NotAcquired::UnknownDomain(_)) => Code::NotFound,
             Undecided::Store(_) | Undecided::NotAcquired(NotAcquired::Store(_)) => {
                 Code::Unavailable
             }

@@ -88,7 +88,7 @@ impl Rules {
     }
 
     /// Whether there are rules for a domain.
-    pub(super) fn has_domain(&self, domain: &[u8]) -> bool {
+    pub fn has_domain(&self, domain: &[u8]) -> bool {
         self.roots.contains_key(domain)
     }
 

@@ -146,6 +146,7 @@ async fn a_fleet_sheds_all_but_what_is_critical(store: &Store) {
     }
     let refusal = shop.leases.acquire(usual.clone()).await.unwrap().refusal.unwrap();
     assert_eq!(refusal.http_status, 503, "it is the service that is short of room");
+    assert_eq!(refusal.message, "The service is short of room. Retry in 1 s.\n");
     let mut held = Vec::new();
     for _ in 0..20 {
         held.push(shop.leases.acquired(critical.clone()).await);
@@ -222,11 +223,17 @@ async fn ids_that_cannot_be_are_refused(store: &Store) {
         AcquireRequest { wait: negative, ..one("user", "x") },
         acquire("shop", &[]),
         acquire("", &[&[["user", "x"]]]),
+        AcquireRequest {
+            ttl: Some(prost_types::Duration { seconds: i64::MIN, nanos: i32::MIN }),
+            ..one("user", "x")
+        },
     ] {
         let error = shop.leases.acquire(request).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument);
     }
     assert_eq!(shop.free("user", "x").await, 3);
+    let nowhere = shop.leases.acquire(acquire("shopp", &[&[["user", "x"]]])).await;
+    assert_eq!(nowhere.unwrap_err().code(), Code::NotFound, "it would hold nothing");
 }
 
 async fn releasing_what_is_not_there_is_no_error(store: &Store) {

@@ -4,12 +4,15 @@
 
 use crate::{
     grpc::Client,
-    support::{Leases, PATIENT, Redis, Server, TempDir, a_second, acquire, until},
+    support::{Leases, PATIENT, Redis, Server, TempDir, a_second, acquire, span, until},
 };
 use serde_json::json;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 use tokio::task::JoinSet;
 use tollgate::grpc::proto::tollgate::v1::{
@@ -158,6 +161,26 @@ async fn whoever_comes_too_late_to_an_empty_redis_is_told_that_his_lease_is_lost
         () = told => {}
     }
     assert_eq!(shop.free("brief").await, Some(0), "who lost his gives back nobody else's");
+}
+
+#[tokio::test]
+async fn who_waits_waits_for_the_store_too() {
+    let redis = Redis::start().await;
+    let shop = Shop::open(&redis).await;
+    let id = shop.leases.acquired(one("user")).await;
+    for _ in 0..2 {
+        shop.leases.acquired(one("user")).await;
+    }
+    let leases = shop.leases.clone();
+    let request = AcquireRequest { wait: span(Duration::from_secs(30)), ..one("user") };
+    let waiter = tokio::spawn(async move { leases.acquired(request).await });
+    redis.signal("STOP").await;
+    shop.until_lost().await;
+    assert!(!waiter.is_finished());
+    redis.signal("CONT").await;
+    until("it is released", async || shop.leases.release(&id).await.ok()).await;
+    let id = waiter.await.unwrap();
+    assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
 }
 
 #[tokio::test]

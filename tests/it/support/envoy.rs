@@ -67,6 +67,8 @@ pub(crate) async fn start_envoy(config: &Path, files: &TempDir) -> (Child, Socke
     })
     .await;
 
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.to_ascii_lowercase().contains("deprecated"), "{said}");
     let listeners = get(admin, "/listeners", &[]).await.unwrap();
     let edge = listeners.body.lines().find_map(|line| line.split_once("edge::"));
     let (_, edge) = edge.unwrap_or_else(|| panic!("no listener `edge` in {listeners:?}"));
