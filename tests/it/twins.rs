@@ -16,8 +16,8 @@ use std::{cell::RefCell, collections::BTreeMap, fmt::Debug};
 use tollgate::{
     clock::Timestamp,
     key::Key,
-    lease::{LeaseId, Term},
-    limiter::{Limit, State, token_bucket},
+    lease::{LeaseId, Release, Term},
+    limiter::{Limit, State, concurrency, token_bucket},
     release, renew,
     store::redis::script::{self, Call, Reply, Script},
     unit::Unit,
@@ -191,6 +191,82 @@ async fn the_script_deletes_what_is_no_state_and_decides_from_then_on() {
         };
         prop_assert_eq!(answer(), Some(Reply::Deleted(0)));
         prop_assert!(matches!(answer(), Some(Reply::Done(_))));
+        Ok(())
+    })
+    .await;
+}
+
+/// Bytes that are nothing in flight, most of them nearly.
+fn any_bytes_in_flight() -> impl Strategy<Value = Vec<u8>> {
+    let instant = 1_800_000_000_000_000_f64;
+    let good = vec![instant, instant + 1.0, 1.0, 2.0, instant + 2.0, 0.0, 1.0];
+    let bad = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(0.5), Just(1e17)];
+    let one_bad = (bad, 0..good.len()).prop_map({
+        let good = good.clone();
+        move |(bad, place)| {
+            let mut numbers = good.clone();
+            numbers[place] = bad;
+            numbers
+        }
+    });
+    let out_of_order = [vec![instant, 9.0, 1.0, 0.0, 8.0, 1.0, 0.0], vec![instant, 9.0, 0.0, 0.0]];
+    let numbers = prop_oneof![
+        4 => one_bad,
+        1 => prop::sample::select(out_of_order.to_vec()),
+        1 => (0..good.len()).prop_filter("the length of a state", |length| length % 3 != 1)
+            .prop_map(move |length| good[..length].to_vec()),
+    ];
+    numbers.prop_map(|numbers| numbers.into_iter().flat_map(f64::to_le_bytes).collect())
+}
+
+/// Bytes that are no record: one that is cut off, or has a kind that there is none of, or more behind it.
+fn any_bytes_of_a_record() -> impl Strategy<Value = Vec<u8>> {
+    let record = history::any_record().prop_map(|state| stored::write(&state));
+    (record, any::<prop::sample::Index>(), 4..=255_u8, 0..3_u8).prop_map(
+        |(mut bytes, place, kind, mistake)| {
+            match mistake {
+                0 => bytes[0] = kind,
+                1 => bytes.push(kind),
+                // An entry has more than that.
+                _ => bytes.truncate(place.index(20)),
+            }
+            bytes
+        },
+    )
+}
+
+#[tokio::test]
+async fn what_is_nothing_in_flight_and_no_record_is_deleted_as_well() {
+    let limit = Limit::Concurrency(concurrency::Limit {
+        max: 5,
+        term: Term::default(),
+        weighs_hits: false,
+    });
+    let asking = any_check(vec![limit]).prop_filter("takes", |asking| asking.takes());
+    let found = (any_bytes_in_flight(), any_bytes_of_a_record(), asking);
+    for_all(&found, |redis, names, (in_flight, record, asking)| {
+        let mut asking = asking.clone();
+        asking.name = 0;
+        let question = What::Ask(vec![asking], None).question().unwrap();
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        let [state, lease] = &question.keys[..] else { panic!("{question:?}") };
+        for (place, key, bytes) in [(0, state, in_flight), (1, lease, record)] {
+            redis::cmd("FLUSHALL").exec(redis).unwrap();
+            redis.set::<_, _, ()>(key.as_str(), bytes).unwrap();
+            let reply = told(&Call::request(&question), names, now).query(redis).unwrap();
+            let answer = script::read_answer(&reply, &question);
+            prop_assert_eq!(answer, Some(Reply::Deleted(place)));
+            prop_assert_eq!(redis.keys::<_, Vec<String>>("*").unwrap().len(), 0);
+        }
+        // Whoever releases or renews meets it, too.
+        redis.set::<_, _, ()>(lease.as_str(), record).unwrap();
+        let id = id(0);
+        let release = Call::release(&id, Release::Last { marks: false });
+        let reply = told(&release, names, now).query(redis).unwrap();
+        prop_assert_eq!(script::read_released(&reply), Some(Reply::Deleted(0)));
+        redis.set::<_, _, ()>(lease.as_str(), record).unwrap();
+        let reply = told(&Call::renew(&id, None), names, now).query(redis).unwrap();
+        prop_assert_eq!(script::read_renewed(&reply), Some(Reply::Deleted(0)));
         Ok(())
     })
     .await;

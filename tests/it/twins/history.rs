@@ -49,6 +49,13 @@ pub(super) struct Asking {
     quota_mode: bool,
 }
 
+impl Asking {
+    /// Whether it takes something, and not nothing or back.
+    pub(super) fn takes(&self) -> bool {
+        matches!(self.cost, Cost::Take(_))
+    }
+}
+
 /// A lease under one of a few ids.
 #[derive(Debug, Clone)]
 pub(super) struct Taking {
@@ -254,7 +261,7 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The record of a lease, with few entries, or with as many as there may be.
-fn any_record() -> impl Strategy<Value = State> {
+pub(super) fn any_record() -> impl Strategy<Value = State> {
     let soon =
         || (1_799_999_995_000_000..=1_800_000_100_000_000_u64).prop_map(Timestamp::from_micros);
     let kind = prop::sample::select(vec![Kind::Held, Kind::Nothing, Kind::Early, Kind::Released]);
