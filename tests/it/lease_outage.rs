@@ -163,6 +163,26 @@ async fn whoever_comes_too_late_to_an_empty_redis_is_told_that_his_lease_is_lost
     assert_eq!(shop.free("brief").await, Some(0), "who lost his gives back nobody else's");
 }
 
+/// Requests may share a name. A release that may have been made is not made again: it would give back what
+/// another request of that name holds.
+#[tokio::test]
+async fn a_release_that_is_late_gives_back_one_and_not_two() {
+    let redis = Redis::start().await;
+    let mut shop = Shop::open(&redis).await;
+    let entries = [["user", "ada"], ["acquire_lease_id", "7"]];
+    let request = json!({ "domain": "shop", "descriptors": [{ "entries": entries }] });
+    for _ in 0..2 {
+        shop.client.ask(&request).await.unwrap();
+    }
+    assert_eq!(shop.free("user").await, Some(1));
+    redis.signal("STOP").await;
+    shop.release_once("7").await;
+    redis.signal("CONT").await;
+    shop.until_free("user", 2).await;
+    a_second().await;
+    assert_eq!(shop.free("user").await, Some(2));
+}
+
 #[tokio::test]
 async fn who_waits_waits_for_the_store_too() {
     let redis = Redis::start().await;

@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
     key::Path,
-    limiter::{Cost, Limit, token_bucket},
+    lease::{Attempt, By},
+    limiter::{Cost, Limit, concurrency, token_bucket},
     unit::Unit,
     verdict::Check,
 };
@@ -203,6 +204,24 @@ fn threads_that_want_several_keys_in_any_order_neither_deadlock_nor_overspend() 
         .collect();
     let admitted: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
     assert_eq!(admitted, burst as usize, "all or nothing: every key gave to the same requests");
+}
+
+/// Otherwise whoever is refused often enough is admitted in the end.
+#[test]
+fn forgets_marks_before_it_forgets_what_is_in_flight() {
+    let store = Memory::new(1000);
+    let term = Term::of_micros(60 * SECOND);
+    let limit = concurrency::Limit { max: 10, term, weighs_hits: true };
+    let admits = |number: u64| {
+        let check = Check { limit: Limit::Concurrency(limit), ..take(1, Unit::Day, 4) };
+        let mut question = Question::new(vec![key("all")], vec![check]);
+        let id = LeaseId::of_request(b"test", number.to_string().as_bytes());
+        question.take_under(&id, (By::Request, Attempt::of(number << 11)), None, None);
+        store.decide(at(number), &question).refusal.is_none()
+    };
+    assert!(admits(1) && admits(2), "eight of ten");
+    assert!(!(3..3000).any(admits));
+    assert!(store.forgotten_live() > 1000);
 }
 
 #[test]
