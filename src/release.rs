@@ -23,7 +23,7 @@ pub fn release(
     let before = stored.first().and_then(Option::as_ref).and_then(State::record);
     let mut record = Record::current(before, now);
     let (released, entry) = record.release(what, now);
-    let mut states = Slotted { keys, stored, changed: vec![None; stored.len()] };
+    let mut states = Slotted::new(keys, stored);
     if let Some(entry) = entry {
         for hold in &entry.holds {
             states.give_back(hold, entry.deadline, now);
@@ -36,12 +36,17 @@ pub fn release(
 
 /// The states of slots that a lease holds, as they change.
 pub(crate) struct Slotted<'a> {
-    pub(crate) keys: &'a [Key],
-    pub(crate) stored: &'a [Option<State>],
-    pub(crate) changed: Vec<Option<InFlight>>,
+    keys: &'a [Key],
+    stored: &'a [Option<State>],
+    /// By place; `None` where nothing has changed.
+    changed: Vec<Option<InFlight>>,
 }
 
-impl Slotted<'_> {
+impl<'a> Slotted<'a> {
+    pub(crate) fn new(keys: &'a [Key], stored: &'a [Option<State>]) -> Self {
+        Self { keys, stored, changed: vec![None; stored.len()] }
+    }
+
     /// What is in flight under a hold's key, and is still what the slots were taken of.
     pub(crate) fn find(&self, hold: &Hold, now: Timestamp) -> Option<(usize, InFlight)> {
         let slot = self.keys.iter().position(|key| *key == hold.key)?;

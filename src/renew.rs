@@ -31,7 +31,7 @@ pub fn renew(
     let entry = held.clone();
     let term = term.map_or(entry.term, |term| term.min(entry.term));
     let deadline = term.deadline(now).max(entry.deadline);
-    let mut states = Slotted { keys, stored, changed: vec![None; stored.len()] };
+    let mut states = Slotted::new(keys, stored);
     let mut is_lost = false;
     for hold in &entry.holds {
         match states.find(hold, now) {
@@ -49,7 +49,7 @@ pub fn renew(
         writes.extend(Write::of_record(0, before, record));
         return (Renewed::Live { left_us: deadline - now }, writes);
     }
-    let mut states = Slotted { keys, stored, changed: vec![None; stored.len()] };
+    let mut states = Slotted::new(keys, stored);
     for hold in &entry.holds {
         states.give_back(hold, entry.deadline, now);
     }

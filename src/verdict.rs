@@ -196,8 +196,8 @@ impl Write {
     }
 }
 
-/// By what of leases is forgotten first where there is no room: marks, which are the least harm, and what is
-/// in flight last, of which all other limits' callers would profit.
+/// What has a full store forget marks first, which do the least harm, and what is in flight last: without it a
+/// limit on slots would begin anew.
 fn refill_us(state: &State) -> u64 {
     match state {
         State::InFlight(_) => 1,

@@ -10,7 +10,8 @@
 //!
 //! A full shard makes room as Redis does, by a sample: of a few entries it forgets the one of whose limit
 //! the smallest share is used. That one has least to lose: a flood of made-up names pushes out made-up
-//! names, and not who is at his limit, unless one request uses a whole limit. Forgetting a live state lets its
+//! names, and not who is at his limit, unless one request uses a whole limit. What is in flight is forgotten
+//! last, and before it the records of leases. Forgetting a live state lets its
 //! caller have again what he had used, so it is counted, and the server says so in its log.
 
 #[cfg(test)]
@@ -98,6 +99,7 @@ impl Memory {
         let settle = |stored: &[Option<State>]| verdict::settle(question, stored, now);
         Verdict::of(&question.checks, self.at_once(now, &question.keys, settle))
     }
+
     /// Releases what a lease holds.
     pub fn release(&self, now: Timestamp, id: &LeaseId, what: Release) -> Released {
         let (released, free) =
