@@ -32,7 +32,7 @@ pub enum StoreError {
     #[error("the store cannot be reached")]
     Unreachable,
     /// The way to it was lost before it answered. It may have decided all the same.
-    #[error("the store was lost before it answered")]
+    #[error("the store cannot be reached")]
     Lost,
     /// It did not answer in time. It may have decided all the same.
     #[error("the store did not answer in time")]
