@@ -21,7 +21,7 @@ end
 
 local term_us = tonumber(ARGV[1])
 term_us = term_us > 0 and math.min(term_us, entry.term_us) or entry.term_us
-local deadline = math.max(in_flight().deadline_of(term_us, now), entry.deadline)
+local deadline = math.max(deadline_of(term_us, now), entry.deadline)
 local states = slotted(now)
 local found, left_us, free = leases.LIVE, deadline - now, {}
 for _, hold in ipairs(entry.holds) do

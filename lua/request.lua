@@ -9,6 +9,7 @@
 --            cost     0 takes, 1 peeks, 2 gives back
 --            amount   so much, at most 2^53
 --            mode     0, plus 1 in shadow mode, plus 2 in quota mode
+--            told_by  the place of the key that tells the limit what workers report; 0 where it takes none
 --          and what the limiter's `limit` reads.
 -- ARGV[2]  The lease, as lua/lease/record.lua says; empty where it takes none.
 --
@@ -22,7 +23,7 @@
 -- or, where a key held what is no state of its limiter, the slot of that key alone: then the key has
 -- been deleted, so that it is in nobody's way any more, and nothing else written.
 
-local makers = { token_bucket, concurrency, fleet }
+local makers = { token_bucket, concurrency, fleet, utilization }
 local limiters = {}
 local REFUND = 2
 local CONFLICT = -1
@@ -47,10 +48,18 @@ end
 local function read(arguments)
   local at = 1
   while at <= #arguments do
-    local slot, limiter, cost, amount, mode, limit
-    slot, limiter, cost, amount, mode, at = struct.unpack('<ddddd', arguments, at)
+    local slot, limiter, cost, amount, mode, told_by, limit
+    slot, limiter, cost, amount, mode, told_by, at = struct.unpack('<dddddd', arguments, at)
     limiter = limiter_of(limiter)
     limit, at = limiter.limit(arguments, at)
+    if told_by > 0 then
+      local text = get(KEYS[told_by])
+      local told = workers().read(text)
+      if text and not told then
+        return told_by
+      end
+      limiter.told(limit, told, now)
+    end
     local check =
       { slot = slot, limiter = limiter, limit = limit, cost = cost, amount = amount, mode = mode }
     checks[#checks + 1] = check
@@ -176,7 +185,7 @@ end
 -- Stores what has changed, for as long as any limit of the request tells it from a state never used.
 local function write(slot)
   local state = states[slot] or before[slot]
-  if not state then
+  if not state or not sharers[slot][1].limiter.write then
     return
   end
   local text, fresh_at = nil, 0

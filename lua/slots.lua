@@ -2,7 +2,8 @@
 
 -- A limiter, made of what tells such limits apart:
 --   limit             reads the parameters that begin at a place of the arguments, `term_us` and `critical`
---                     among them, and returns where they end, too
+--                     among them, and `wait_for_more` where there may be more slots later, and returns where
+--                     they end, too
 --   free              how many slots are free for the requests that meet a limit, where so many are taken
 --   only_counts       whether those requests are counted and never refused
 local function slot_limiter(limit, free, only_counts)
@@ -19,7 +20,7 @@ local function slot_limiter(limit, free, only_counts)
       return 0
     end
     local fits_at = slots.fits_at(live, fits)
-    return fits_at and fits_at - now or NEVER
+    return fits_at and fits_at - now or limit.wait_for_more or NEVER
   end
 
   -- So many slots, critical ones first.
@@ -43,7 +44,7 @@ local function slot_limiter(limit, free, only_counts)
     if over ~= 0 then
       return over, nil
     end
-    slots.add(live, slots.deadline_of(limit.term_us, now), of(limit, count))
+    slots.add(live, deadline_of(limit.term_us, now), of(limit, count))
     return 0, live
   end
 

@@ -9,6 +9,8 @@
 //!
 //! tg1:token_bucket:edge:plan=free:user=alice#daily      the state of one user's limit
 //! tg1:fleet:edge#api             what is in flight in the pool `api` of the domain `edge`
+//! tg1:utilization:edge#api       how busy its workers are
+//! tg1:worker:edge#api:web-1      what one of them said last
 //! tg1:lease:lease-5e0f1c…        the record of a lease
 //! ```
 //!
@@ -54,6 +56,11 @@ impl Key {
     /// The key of a lease's record, by the text of its id.
     pub fn of_lease(text: &str) -> Self {
         Self(format!("{VERSION}:{LEASE}:{text}").into())
+    }
+
+    /// What it is the key of: a limiter, a lease or a worker.
+    pub fn limiter(&self) -> Option<&str> {
+        self.0.split(':').nth(1)
     }
 
     /// The text of the lease's id, where it is the key of a lease's record.

@@ -22,7 +22,9 @@ use crate::{
         Attempt, By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term,
     },
     limiter::{Checked, Cost, Limit, State, Wait},
+    worker::{Settings, Worker, Workers},
 };
+use std::borrow::Cow;
 
 /// What a request asks of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +51,18 @@ impl Question {
     /// Whether any of it is settled even if it is refused.
     pub fn settles_regardless(&self) -> bool {
         self.checks.iter().any(|check| check.limit.is_settled_regardless(check.cost))
+    }
+
+    /// Whether any of it depends on chance.
+    pub fn draws(&self) -> bool {
+        self.checks.iter().any(|check| check.limit.draws())
+    }
+
+    /// Has a number drawn for the request.
+    pub fn draw(&mut self, number: u32) {
+        for check in &mut self.checks {
+            check.limit = check.limit.drawing(number);
+        }
     }
 
     /// How many checks would give back to limits on slots, which do not take hits back.
@@ -90,6 +104,8 @@ pub struct Check {
     pub limit: Limit,
     /// What the request wants of it.
     pub cost: Cost,
+    /// Which of the request's keys tells the limit what the workers of its pool report, where it takes that.
+    pub told_by: Option<usize>,
     /// Whether it is checked and charged but never refuses.
     pub shadow_mode: bool,
     /// Whether it refuses only together with all other quota limits of the request.
@@ -190,6 +206,17 @@ impl Write {
         Self::of(slot, State::InFlight(state.into()), fresh_at)
     }
 
+    /// What to write of the workers of a pool.
+    pub fn of_workers(slot: usize, state: Workers, settings: &Settings) -> Self {
+        let fresh_at = state.fresh_at(settings);
+        Self::of(slot, State::Workers(state.into()), fresh_at)
+    }
+
+    /// What to write of one of them.
+    pub fn of_worker(slot: usize, state: Worker) -> Self {
+        Self::of(slot, State::Worker(state), Some(state.deadline))
+    }
+
     fn of(slot: usize, state: State, fresh_at: Option<Timestamp>) -> Self {
         let kept = fresh_at.map(|fresh_at| Kept { refill_us: refill_us(&state), state, fresh_at });
         Self { slot, kept }
@@ -200,7 +227,7 @@ impl Write {
 /// limit on slots would begin anew.
 fn refill_us(state: &State) -> u64 {
     match state {
-        State::InFlight(_) => 1,
+        State::InFlight(_) | State::Workers(_) | State::Worker(_) => 1,
         State::Lease(record) if record.holds_any() => 1_000,
         State::Lease(_) | State::TokenBucket(_) => u64::MAX,
     }
@@ -217,6 +244,7 @@ pub fn settle(
     now: Timestamp,
 ) -> (Answer, Vec<Write>) {
     let Question { keys, checks, taking } = question;
+    let checks = &told(checks, stored, now);
     let mut states = Working::new(checks, stored, now);
     let mut record = taking.as_ref().map(|taking| {
         let stored = stored.get(taking.slot).and_then(Option::as_ref);
@@ -275,6 +303,18 @@ pub fn settle(
         writes.extend(Write::of_record(*slot, before, record));
     }
     (Answer { outcomes, leased }, writes)
+}
+
+/// The checks, once their limits know what workers report.
+fn told<'a>(checks: &'a [Check], stored: &[Option<State>], now: Timestamp) -> Cow<'a, [Check]> {
+    let mut checks = Cow::Borrowed(checks);
+    if checks.iter().any(|check| check.told_by.is_some()) {
+        for check in checks.to_mut() {
+            let Some(slot) = check.told_by else { continue };
+            check.limit = check.limit.told(stored.get(slot).and_then(Option::as_ref), now);
+        }
+    }
+    checks
 }
 
 /// The states as a request changes them.

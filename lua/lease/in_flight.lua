@@ -1,6 +1,6 @@
 -- What is in flight under one limit: how many slots come back at which instant.
 --
--- src/lease/in_flight.rs and src/lease/term.rs in Lua, name by name; what is counted, and why so, is told
+-- src/lease/in_flight.rs in Lua, name by name; what is counted, and why so, is told
 -- there.
 --
 -- Under its key, a string of little-endian doubles:
@@ -16,24 +16,12 @@ local function in_flight()
     return in_flight_made
   end
 
-  local floor, max, min = math.floor, math.max, math.min
+  local max, min = math.max, math.min
   local pack, unpack = struct.pack, struct.unpack
 
   local MOST = 2 ^ 53
   local LONGEST_TERM_US = 86400000000
   local MOST_AHEAD_US = 60000000
-  local STEPS = 32
-
-  local function step_us(term_us)
-    local _, power = math.frexp(floor(term_us / STEPS))
-    return 2 ^ max(power - 1, 0)
-  end
-
-  -- When a lease ends that begins, or is renewed, now.
-  local function deadline_of(term_us, now)
-    local step = step_us(term_us)
-    return math.ceil((now + term_us) / step) * step
-  end
 
   -- The state in a string, nil where it is none.
   local function read(value)
@@ -150,7 +138,7 @@ local function in_flight()
   end
 
   local function pulled_back(term_us, state, now)
-    local last = now + LONGEST_TERM_US + LONGEST_TERM_US / STEPS + MOST_AHEAD_US
+    local last = now + LONGEST_TERM_US + LONGEST_TERM_US / TERM_STEPS + MOST_AHEAD_US
     if empty_at(state) <= last then
       return state
     end
@@ -166,7 +154,6 @@ local function in_flight()
   end
 
   in_flight_made = {
-    deadline_of = deadline_of,
     read = read,
     write = write,
     live = live,

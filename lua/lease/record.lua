@@ -227,7 +227,7 @@ local function record()
         end
       end
     end
-    local deadline = in_flight().deadline_of(taking.term_us, now)
+    local deadline = deadline_of(taking.term_us, now)
     push(entries, {
       kind = HELD,
       repeated = 0,

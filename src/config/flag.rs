@@ -100,6 +100,8 @@ impl Flags {
             label: None,
             kind,
             pool: None,
+            shedding: None,
+            worker: None,
             lease_header: None,
             replaces,
             enabled: self.enabled,

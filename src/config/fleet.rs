@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     limiter::{Limit, fleet},
-    rules::{Kind, Pool},
+    rules::{Capacity, Kind, Pool},
 };
 
 /// Reads a limit that takes as many slots as a request has hits, or one.
@@ -32,7 +32,15 @@ pub(super) fn read(
         );
         return None;
     };
-    let Pool { name, capacity, reserved_parts, term } = pools.find(named, report)?.clone();
+    let Pool { name, capacity, reserved_parts, term, utilization } =
+        pools.find(named, report)?.clone();
+    let capacity = match capacity {
+        Capacity::Slots(slots) => fleet::Capacity::Slots(slots),
+        Capacity::Reported => {
+            let report_ttl = utilization.unwrap_or_default().settings.report_ttl;
+            fleet::Capacity::Reported { report_ttl, slots: None }
+        }
+    };
     let limit = fleet::Limit { capacity, reserved_parts, critical, term, weighs_hits };
     Some(Limiter { pool: Some(name), ..Limiter::of(Kind::Limit(Limit::Fleet(limit))) })
 }

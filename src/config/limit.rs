@@ -164,7 +164,7 @@ fn read(
         Kind::Limit(limiter::Limit::TokenBucket(limit)) if flags.overdraw => {
             Kind::Limit(limiter::Limit::TokenBucket(limit.with_overdraw()))
         }
-        limit @ Kind::Limit(_) => limit,
+        kind => kind,
     };
     let rule = flags.into_rule(kind, name, replaces);
     let rule = Rule { pool: limiter.pool, lease_header: lease.header, ..rule };

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     limiter::fleet::WHOLE_PARTS,
-    rules::{Descriptor, Pool},
+    rules::{Capacity, Descriptor, Pool},
 };
 use std::collections::{HashMap, HashSet, hash_map};
 
@@ -152,7 +152,8 @@ fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Pool> {
     let term = lease::term(mapping, report);
     let (name, capacity, reserved_parts) = (name?, capacity?, reserved_parts?);
     check_room(mapping, capacity, reserved_parts, report);
-    Some(Pool { name, capacity, reserved_parts, term })
+    let capacity = Capacity::Slots(capacity);
+    Some(Pool { name, capacity, reserved_parts, term, utilization: None })
 }
 
 /// A pool's name, which is a key here.

@@ -3,7 +3,7 @@
 
 use crate::{
     decision::{Code, Decision, Refused, ShownLimit, Status},
-    limiter::Wait,
+    limiter::{Limit, Wait},
     rules::{Applied, PlacedRule, Resolution},
     verdict::{Check, Outcome, Refusal, Verdict},
 };
@@ -141,11 +141,12 @@ impl Seen<'_> {
 
     fn status(&self) -> Status {
         let limit = &self.check.limit;
+        let name = || self.rule.and_then(|placed| placed.rule.name.clone());
         Status {
             code: if self.over().is_some() { Code::OverLimit } else { Code::Ok },
-            limit: Some(ShownLimit {
-                name: self.rule.and_then(|placed| placed.rule.name.clone()),
-                requests_per_unit: limit.amount(),
+            limit: limit.amount().map(|requests_per_unit| ShownLimit {
+                name: name(),
+                requests_per_unit,
                 unit: limit.unit(),
             }),
             remaining: u32::try_from(self.outcome.remaining).unwrap_or(u32::MAX),
@@ -164,12 +165,24 @@ impl Seen<'_> {
         }
     }
 
+    /// The class of the request, where the limit goes by that.
+    fn class(&self) -> Option<&str> {
+        let Limit::Utilization(limit) = self.check.limit else { return None };
+        let shedding = self.rule?.rule.shedding.as_ref()?;
+        shedding.classes.get(limit.class as usize).map(String::as_str)
+    }
+
     /// The rule's own text, or one that says which limit, how much, and when to retry.
     fn message(&self, retry_after_s: Option<u64>) -> String {
         if let Some(message) = self.rule.and_then(|placed| placed.rule.message.clone()) {
             return message;
         }
         let limit = &self.check.limit;
+        if let (Some(class), Some(seconds)) = (self.class(), retry_after_s) {
+            return format!(
+                "The service is shedding load, and drops requests of the class `{class}`. Retry in {seconds} s.\n"
+            );
+        }
         if let (true, Some(seconds)) = (limit.sheds_load(), retry_after_s) {
             // How much room there is in all is not the callers' business.
             return format!("The service is short of room. Retry in {seconds} s.\n");
@@ -184,7 +197,7 @@ impl Seen<'_> {
         };
         let which = format!("{which} ({})", limit.in_words());
         let reached = match (self.outcome.over, limit.amount()) {
-            (Some(Wait::Never), 0) => "lets nothing pass",
+            (Some(Wait::Never), Some(0)) => "lets nothing pass",
             (Some(Wait::Never), _) => "is smaller than what this request asks for at once",
             _ => "is reached",
         };

@@ -58,7 +58,7 @@ fn ten_in_flight(_: bool) -> Limit {
 
 fn ten_with_a_reserve(critical: bool) -> Limit {
     let term = Term::of_micros(TERM_US);
-    let (capacity, reserved_parts) = (10, 250_000);
+    let (capacity, reserved_parts) = (fleet::Capacity::Slots(10), 250_000);
     Limit::Fleet(fleet::Limit { capacity, reserved_parts, critical, term, weighs_hits: true })
 }
 
@@ -81,7 +81,14 @@ impl Pool {
                 path.push_key(b"all");
                 let limit = (self.limit)(critical);
                 let cost = Cost::Take(slots);
-                let check = Check { slot: 0, limit, cost, shadow_mode: false, quota_mode: false };
+                let check = Check {
+                    slot: 0,
+                    limit,
+                    cost,
+                    shadow_mode: false,
+                    quota_mode: false,
+                    told_by: None,
+                };
                 let key = Key::new(limit.limiter(), &path);
                 let mut question = Question::new(vec![key], vec![check]);
                 question.take_under(&name(id), (By::Caller, ONE), None, Some(Fingerprint([0; 16])));
@@ -152,8 +159,14 @@ proptest! {
 
 fn question(by: By, id: &LeaseId, fingerprint: Option<u8>) -> Question {
     let limit = ten_in_flight(false);
-    let check =
-        Check { slot: 0, limit, cost: Cost::Take(4), shadow_mode: false, quota_mode: false };
+    let check = Check {
+        slot: 0,
+        limit,
+        cost: Cost::Take(4),
+        shadow_mode: false,
+        quota_mode: false,
+        told_by: None,
+    };
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     question.take_under(id, (by, ONE), None, fingerprint.map(|byte| Fingerprint([byte; 16])));
     question
@@ -162,7 +175,14 @@ fn question(by: By, id: &LeaseId, fingerprint: Option<u8>) -> Question {
 /// Slots that are free.
 fn free(store: &Memory, now: Timestamp) -> u64 {
     let limit = ten_in_flight(false);
-    let check = Check { slot: 0, limit, cost: Cost::Peek, shadow_mode: true, quota_mode: false };
+    let check = Check {
+        slot: 0,
+        limit,
+        cost: Cost::Peek,
+        shadow_mode: true,
+        quota_mode: false,
+        told_by: None,
+    };
     let question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     store.decide(now, &question).outcomes[0].remaining
 }
@@ -241,8 +261,14 @@ fn where_too_many_share_a_name_the_oldest_lease_is_left_to_its_deadline() {
     let term = Term::of_micros(TERM_US);
     let most = MOST_ENTRIES as u32 + 1;
     let limit = Limit::Concurrency(concurrency::Limit { max: most, term, weighs_hits: false });
-    let check =
-        Check { slot: 0, limit, cost: Cost::Take(1), shadow_mode: false, quota_mode: false };
+    let check = Check {
+        slot: 0,
+        limit,
+        cost: Cost::Take(1),
+        shadow_mode: false,
+        quota_mode: false,
+        told_by: None,
+    };
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     question.take_under(&id, (By::Request, ONE), None, None);
     for _ in 0..most {

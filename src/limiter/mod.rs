@@ -8,6 +8,7 @@ pub mod concurrency;
 pub mod fleet;
 mod slots;
 pub mod token_bucket;
+pub mod utilization;
 
 pub use slots::SlotLimit;
 
@@ -15,10 +16,12 @@ use crate::{
     clock::Timestamp,
     lease::{InFlight, Record, Slots, Term},
     unit::Unit,
+    worker::{Worker, Workers},
 };
 
 /// The limiters in Lua, in the order in which `lua/request.lua` lists them.
-pub const SCRIPTS: [&str; 3] = [token_bucket::SCRIPT, concurrency::SCRIPT, fleet::SCRIPT];
+pub const SCRIPTS: [&str; 4] =
+    [token_bucket::SCRIPT, concurrency::SCRIPT, fleet::SCRIPT, utilization::SCRIPT];
 
 /// The most slots that a request takes.
 const MOST_SLOTS: u64 = 1 << 32;
@@ -61,6 +64,8 @@ pub enum Limit {
     Concurrency(concurrency::Limit),
     /// A share of a pool kept for critical requests.
     Fleet(fleet::Limit),
+    /// By class, while workers are too busy.
+    Utilization(utilization::Limit),
 }
 
 /// What a store keeps under a key.
@@ -70,8 +75,12 @@ pub enum State {
     TokenBucket(token_bucket::State),
     /// Of a limit on slots.
     InFlight(Box<InFlight>),
+    /// Of the utilization limits of a pool: how busy its workers are.
+    Workers(Box<Workers>),
     /// Of no limit: what a lease holds.
     Lease(Box<Record>),
+    /// Of no limit: what a worker said last.
+    Worker(Worker),
 }
 
 impl State {
@@ -79,7 +88,23 @@ impl State {
     pub fn in_flight(&self) -> Option<&InFlight> {
         match self {
             Self::InFlight(state) => Some(state),
-            Self::TokenBucket(_) | Self::Lease(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The workers of a pool, where it is that.
+    pub fn workers(&self) -> Option<&Workers> {
+        match self {
+            Self::Workers(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// What a worker said last, where it is that.
+    pub const fn worker(&self) -> Option<&Worker> {
+        match self {
+            Self::Worker(state) => Some(state),
+            _ => None,
         }
     }
 
@@ -87,14 +112,14 @@ impl State {
     pub fn record(&self) -> Option<&Record> {
         match self {
             Self::Lease(record) => Some(record),
-            Self::TokenBucket(_) | Self::InFlight(_) => None,
+            _ => None,
         }
     }
 
     const fn token_bucket(&self) -> Option<token_bucket::State> {
         match self {
             Self::TokenBucket(state) => Some(*state),
-            Self::InFlight(_) | Self::Lease(_) => None,
+            _ => None,
         }
     }
 }
@@ -103,6 +128,7 @@ impl State {
 enum Form<'a> {
     Bucket(&'a token_bucket::Limit),
     Slots(&'a dyn SlotLimit),
+    Shedder(&'a utilization::Limit),
 }
 
 impl Limit {
@@ -111,6 +137,7 @@ impl Limit {
             Self::TokenBucket(limit) => Form::Bucket(limit),
             Self::Concurrency(limit) => Form::Slots(limit),
             Self::Fleet(limit) => Form::Slots(limit),
+            Self::Utilization(limit) => Form::Shedder(limit),
         }
     }
 
@@ -120,6 +147,7 @@ impl Limit {
             Self::TokenBucket(_) => "token_bucket",
             Self::Concurrency(_) => "concurrency",
             Self::Fleet(_) => "fleet",
+            Self::Utilization(_) => "utilization",
         }
     }
 
@@ -129,6 +157,7 @@ impl Limit {
             Self::TokenBucket(_) => 1,
             Self::Concurrency(_) => 2,
             Self::Fleet(_) => 3,
+            Self::Utilization(_) => 4,
         }
     }
 
@@ -138,6 +167,7 @@ impl Limit {
             Self::TokenBucket(limit) => to.extend(limit.arguments()),
             Self::Concurrency(limit) => to.extend(limit.arguments()),
             Self::Fleet(limit) => to.extend(limit.arguments()),
+            Self::Utilization(limit) => to.extend(limit.arguments()),
         }
     }
 
@@ -146,7 +176,7 @@ impl Limit {
     #[must_use]
     pub const fn charge(&self, cost: Cost) -> Cost {
         let weighs_hits = match self {
-            Self::TokenBucket(_) => true,
+            Self::TokenBucket(_) | Self::Utilization(_) => true,
             Self::Concurrency(limit) => limit.weighs_hits,
             Self::Fleet(limit) => limit.weighs_hits,
         };
@@ -163,7 +193,7 @@ impl Limit {
     /// Whether it counts slots, and a request takes as many as it has hits.
     pub const fn weighs_hits(&self) -> bool {
         match self {
-            Self::TokenBucket(_) => false,
+            Self::TokenBucket(_) | Self::Utilization(_) => false,
             Self::Concurrency(limit) => limit.weighs_hits,
             Self::Fleet(limit) => limit.weighs_hits,
         }
@@ -172,7 +202,7 @@ impl Limit {
     /// How long a lease lasts on what it takes; `None` where it takes nothing that comes back.
     pub const fn term(&self) -> Option<Term> {
         match self {
-            Self::TokenBucket(_) => None,
+            Self::TokenBucket(_) | Self::Utilization(_) => None,
             Self::Concurrency(limit) => Some(limit.term),
             Self::Fleet(limit) => Some(limit.term),
         }
@@ -182,9 +212,46 @@ impl Limit {
     #[must_use]
     pub const fn with_term(self, term: Term) -> Self {
         match self {
-            Self::TokenBucket(limit) => Self::TokenBucket(limit),
+            Self::TokenBucket(_) | Self::Utilization(_) => self,
             Self::Concurrency(limit) => Self::Concurrency(concurrency::Limit { term, ..limit }),
             Self::Fleet(limit) => Self::Fleet(fleet::Limit { term, ..limit }),
+        }
+    }
+
+    /// Whether it is about rates, and so what a request's own limit takes the place of.
+    pub const fn is_about_rates(&self) -> bool {
+        matches!(self, Self::TokenBucket(_))
+    }
+
+    /// Whether it takes what the workers of its pool report to know what it allows.
+    pub const fn is_told(&self) -> bool {
+        matches!(self, Self::Fleet(limit) if limit.is_reported())
+    }
+
+    /// The same limit, once it is known what the workers of its pool report.
+    #[must_use]
+    pub fn told(self, workers: Option<&State>, now: Timestamp) -> Self {
+        match self {
+            Self::Fleet(limit) => Self::Fleet(limit.told(workers.and_then(State::workers), now)),
+            _ => self,
+        }
+    }
+
+    /// Whether it draws a number for each request.
+    pub const fn draws(&self) -> bool {
+        let Self::Utilization(limit) = self else { return false };
+        matches!(limit.draw, utilization::Draw::Request(_))
+    }
+
+    /// The same limit with another number drawn for the request.
+    #[must_use]
+    pub const fn drawing(self, number: u32) -> Self {
+        match self {
+            Self::Utilization(limit) if self.draws() => {
+                let draw = utilization::Draw::Request(number);
+                Self::Utilization(utilization::Limit { draw, ..limit })
+            }
+            _ => self,
         }
     }
 
@@ -209,15 +276,25 @@ impl Limit {
                 let Checked { state, over } = limit.check(state, now, cost);
                 Checked { state: state.map(|state| State::InFlight(state.into())), over }
             }
+            Form::Shedder(limit) => {
+                // To give back says nothing, so nothing of it is dropped.
+                if let Cost::Refund(_) = cost {
+                    return Checked { state: None, over: None };
+                }
+                let over = limit.check(state.and_then(State::workers), now).over;
+                Checked { state: None, over }
+            }
         }
     }
 
-    /// How much may pass at once.
-    pub fn amount(&self) -> u32 {
+    /// How much may pass at once; `None` where that is not known, or not how it limits.
+    pub fn amount(&self) -> Option<u32> {
         match self {
-            Self::TokenBucket(limit) => limit.burst(),
-            Self::Concurrency(limit) => limit.max,
-            Self::Fleet(limit) => limit.amount(),
+            Self::TokenBucket(limit) => Some(limit.burst()),
+            Self::Concurrency(limit) => Some(limit.max),
+            Self::Fleet(limit) if limit.is_reported() => None,
+            Self::Fleet(limit) => Some(limit.amount()),
+            Self::Utilization(_) => None,
         }
     }
 
@@ -225,7 +302,7 @@ impl Limit {
     pub fn unit(&self) -> Option<Unit> {
         match self {
             Self::TokenBucket(limit) => limit.unit(),
-            Self::Concurrency(_) | Self::Fleet(_) => None,
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
         }
     }
 
@@ -235,6 +312,7 @@ impl Limit {
             Self::TokenBucket(_) => "rate limit",
             Self::Concurrency(_) => "concurrency limit",
             Self::Fleet(_) => "fleet limit",
+            Self::Utilization(_) => "utilization limit",
         }
     }
 
@@ -244,6 +322,7 @@ impl Limit {
             Self::TokenBucket(limit) => limit.in_words(),
             Self::Concurrency(limit) => limit.in_words(),
             Self::Fleet(limit) => limit.in_words(),
+            Self::Utilization(limit) => limit.in_words(),
         }
     }
 
@@ -251,7 +330,7 @@ impl Limit {
     pub const fn overdraw(&self) -> bool {
         match self {
             Self::TokenBucket(limit) => limit.overdraw(),
-            Self::Concurrency(_) | Self::Fleet(_) => false,
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => false,
         }
     }
 
@@ -260,7 +339,7 @@ impl Limit {
     pub const fn sheds_load(&self) -> bool {
         match self {
             Self::TokenBucket(_) | Self::Concurrency(_) => false,
-            Self::Fleet(_) => true,
+            Self::Fleet(_) | Self::Utilization(_) => true,
         }
     }
 
@@ -274,6 +353,7 @@ impl Limit {
             }),
             Self::Concurrency(limit) => limit.to_json(),
             Self::Fleet(limit) => limit.to_json(),
+            Self::Utilization(limit) => limit.to_json(),
         };
         serde_json::json!({ self.limiter(): parameters })
     }
@@ -283,7 +363,7 @@ impl Limit {
     pub const fn is_settled_regardless(&self, cost: Cost) -> bool {
         match self {
             Self::TokenBucket(limit) => limit.is_settled_regardless(cost),
-            Self::Concurrency(_) | Self::Fleet(_) => false,
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => false,
         }
     }
 
@@ -292,6 +372,7 @@ impl Limit {
         match self.form() {
             Form::Bucket(limit) => limit.remaining(state.and_then(State::token_bucket), now),
             Form::Slots(limit) => limit.remaining(state.and_then(State::in_flight), now),
+            Form::Shedder(_) => utilization::REMAINING,
         }
     }
 
@@ -303,6 +384,7 @@ impl Limit {
                 let live = InFlight::live(state.and_then(State::in_flight), now);
                 live.empty_at().map_or(0, |instant| instant - now)
             }
+            Form::Shedder(_) => 0,
         }
     }
 
@@ -312,6 +394,7 @@ impl Limit {
             Self::TokenBucket(limit) => limit.refill_us(),
             Self::Concurrency(limit) => limit.term.as_micros(),
             Self::Fleet(limit) => limit.term.as_micros(),
+            Self::Utilization(limit) => limit.settings.shed_all_after_us,
         }
     }
 
@@ -321,8 +404,9 @@ impl Limit {
         match (self.form(), state) {
             (Form::Bucket(limit), State::TokenBucket(state)) => limit.fresh_at(state),
             (_, State::InFlight(state)) => state.empty_at(),
+            (Form::Shedder(limit), State::Workers(state)) => state.fresh_at(&limit.settings),
             (_, State::Lease(record)) => record.fresh_at(),
-            (Form::Slots(_), State::TokenBucket(_)) => None,
+            _ => None,
         }
     }
 

@@ -25,6 +25,11 @@ pub trait SlotLimit {
         false
     }
 
+    /// When there may be more slots than there ever are now.
+    fn wait_for_more(&self) -> Wait {
+        Wait::Never
+    }
+
     /// Checks a cost against a state, and gives the state it leaves. To give back takes the lease, so a
     /// refund does nothing here.
     fn check(&self, state: Option<&InFlight>, now: Timestamp, cost: Cost) -> Checked<InFlight> {
@@ -53,6 +58,6 @@ pub trait SlotLimit {
             return None;
         }
         let fits_at = live.fits_at(|left| self.free(left) >= slots);
-        Some(fits_at.map_or(Wait::Never, |instant| Wait::Micros(instant - now)))
+        Some(fits_at.map_or(self.wait_for_more(), |instant| Wait::Micros(instant - now)))
     }
 }

@@ -1,7 +1,9 @@
 //! Rules for people: as a tree, each limit with the path by which it is addressed, and as JSON.
 
 use super::{
-    model::{Descriptor, Domain, Kind, OnStoreFailure, Pool, Rule},
+    model::{
+        Capacity, Descriptor, Domain, Kind, OnStoreFailure, Pool, Rule, Shedding, Utilization,
+    },
     resolve::pool_path,
     tree::LEASE_KEY,
 };
@@ -56,9 +58,16 @@ fn in_columns(lines: &[Line]) -> String {
 fn pool_line(domain: &Domain, pool: &Pool, indent: &str) -> Line {
     let Pool { name, capacity, term, .. } = pool;
     let (reserved, term) = (percentage(pool.reserved_parts), term.in_words());
+    let slots = match capacity {
+        Capacity::Slots(slots) => format!("{slots} slots"),
+        Capacity::Reported => "as many slots as workers report".to_owned(),
+    };
+    let shed = pool.utilization.as_ref().map(|it| &it.shed).filter(|shed| !shed.is_empty());
+    let sheds = shed.map(|shed| format!(", sheds {}", printable(&shed.join(", "))));
+    let sheds = sheds.unwrap_or_default();
     Line {
         start: format!("{indent}pool {}", printable(name)),
-        what: format!("{capacity} slots, {reserved} reserved, leases of {term}"),
+        what: format!("{slots}, {reserved} reserved, leases of {term}{sheds}"),
         address: pool_path(domain.name.as_bytes(), name).as_str().to_owned(),
     }
 }
@@ -101,6 +110,10 @@ fn what(rule: &Rule, shared: bool) -> String {
     let mut what = match (&rule.kind, &rule.pool) {
         (Kind::Unlimited, _) => "unlimited".to_owned(),
         // How much that is stands where the pool does.
+        (Kind::Report(_), pool) => {
+            let pool = pool.as_deref().unwrap_or_default();
+            format!("utilization_report for the pool {}", printable(pool))
+        }
         (Kind::Limit(limit), Some(pool)) => {
             let critical = if is_limit(rule, is_critical) { ", critical" } else { "" };
             format!("{} on the pool {}{critical}", limit.limiter(), printable(pool))
@@ -144,9 +157,13 @@ pub fn domains_json(domains: &[Domain]) -> Value {
     let pool = |pool: &Pool| {
         json!({
             "name": pool.name,
-            "capacity": pool.capacity,
+            "capacity": match pool.capacity {
+                Capacity::Slots(slots) => slots.into(),
+                Capacity::Reported => Value::from("reported"),
+            },
             "reserved": f64::from(pool.reserved_parts) / f64::from(WHOLE_PARTS),
             "lease_ttl": pool.term.in_words(),
+            "utilization": pool.utilization.as_ref().map(utilization_json),
         })
     };
     let domain = |domain: &Domain| {
@@ -154,6 +171,12 @@ pub fn domains_json(domains: &[Domain]) -> Value {
         json!({ "domain": domain.name, "lease_key": domain.lease_key, "pools": pools })
     };
     domains.iter().map(domain).collect()
+}
+
+fn utilization_json(utilization: &Utilization) -> Value {
+    let mut json = utilization.settings.to_json();
+    json["shed"] = utilization.shed.as_slice().into();
+    json
 }
 
 /// The rules as JSON: a list of limits, each with all that is known of it.
@@ -180,6 +203,7 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, path: &Path) -> 
     let limit = match rule.kind {
         Kind::Unlimited => json!({ "unlimited": true }),
         Kind::Limit(limit) => limit.to_json(),
+        Kind::Report(_) => json!({ "utilization_report": {} }),
     };
     json!({
         "rule": rule.path(path).as_str(),
@@ -187,6 +211,7 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, path: &Path) -> 
         "name": rule.name,
         "limit": limit,
         "pool": rule.pool,
+        "shed": rule.shedding.as_ref().map(|Shedding { classes, .. }| classes),
         "lease_header": rule.lease_header,
         "replaces": rule.replaces,
         "enabled": rule.enabled,

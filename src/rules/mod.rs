@@ -6,6 +6,8 @@ pub mod pattern;
 mod resolve;
 mod tree;
 
-pub use model::{Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule};
-pub use resolve::{ACQUIRE_KEY, Applied, Resolution};
+pub use model::{
+    Capacity, Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule, Shedding, Utilization,
+};
+pub use resolve::{ACQUIRE_KEY, Applied, Reporting, Resolution};
 pub use tree::{LEASE_KEY, PlacedRule, Rules};

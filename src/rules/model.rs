@@ -1,7 +1,7 @@
 //! What rule files say, once it is known to be valid: domains, their trees of descriptors, and the
 //! limits on them.
 
-use crate::{key::Path, lease::Term, limiter};
+use crate::{key::Path, lease::Term, limiter, worker};
 use serde_json::{Map, Value};
 
 /// The rules of one domain.
@@ -24,11 +24,31 @@ pub struct Pool {
     /// Its name, by which limits mean it.
     pub name: String,
     /// How many slots it has.
-    pub capacity: u32,
+    pub capacity: Capacity,
     /// The share of them that is kept for critical requests, in millionths.
     pub reserved_parts: u32,
     /// How long a lease on it lasts unless it is renewed.
     pub term: Term,
+    /// How its workers' reports are taken; `None` where they report nothing.
+    pub utilization: Option<Utilization>,
+}
+
+/// How many slots a pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// So many.
+    Slots(u32),
+    /// As many as its workers report. Such a pool has a [`Pool::utilization`].
+    Reported,
+}
+
+/// How the reports of a pool's workers are taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Utilization {
+    /// When the pool is too busy.
+    pub settings: worker::Settings,
+    /// The classes that are given up then, in this order. None twice.
+    pub shed: Vec<String>,
 }
 
 /// One descriptor: which entry of a request it matches, and what follows.
@@ -59,6 +79,11 @@ pub struct Rule {
     pub kind: Kind,
     /// The pool that it is about, if it is about one.
     pub pool: Option<String>,
+    /// What a utilization limit goes by; `None` for all others.
+    pub shedding: Option<Shedding>,
+    /// Which entry of a request names the worker that reports, the first being 0; `None` for what is no
+    /// report.
+    pub worker: Option<usize>,
     /// The request header in which the upstream is told the lease's id, if it is told.
     pub lease_header: Option<String>,
     /// Names of the limits that do not apply to a request that meets this one.
@@ -79,6 +104,17 @@ pub struct Rule {
     pub message: Option<String>,
 }
 
+/// What a utilization limit goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shedding {
+    /// The classes of its pool that are given up, in this order; at least one.
+    pub classes: Vec<String>,
+    /// Which entry of a request is its class, the first being 0.
+    pub class: usize,
+    /// Which entries tell callers apart; none: every request is drawn for.
+    pub callers: Vec<usize>,
+}
+
 /// What a rule does with the requests it meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -86,6 +122,8 @@ pub enum Kind {
     Unlimited,
     /// It limits them.
     Limit(limiter::Limit),
+    /// They are no requests but what a worker of the rule's pool says of itself.
+    Report(worker::Settings),
 }
 
 /// Where a limit stands among several on one descriptor. Part of its state's identity, so that a limit

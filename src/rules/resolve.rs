@@ -1,15 +1,19 @@
 //! From a request to what it meets: states, checks, and the rule behind each.
 
 use super::{
-    model::{Kind, Rule},
+    model::{Kind, Rule, Shedding},
     tree::{Node, PlacedRule, Rules},
 };
 use crate::{
     key::{Key, Path},
     lease::LeaseId,
-    limiter::{Limit, token_bucket},
+    limiter::{
+        Limit, token_bucket,
+        utilization::{self, Draw},
+    },
     request::{Descriptor, Entry, Request},
     verdict::{Check, Question},
+    worker::{Load, Report, Settings},
 };
 use bytes::Bytes;
 use std::{borrow::Cow, ops::Range};
@@ -27,10 +31,41 @@ pub struct Resolution<'r> {
     pub carried: Option<(LeaseId, Bytes)>,
     /// The leases that it releases.
     pub releases: Vec<LeaseId>,
+    /// What workers report with it.
+    pub reports: Vec<Reporting>,
+    /// How many reports it brings that are none: without a number, or with one too high to be believed.
+    pub bad_reports: u64,
     /// The rule behind each check; `None` for a limit that came with the request.
     pub rules: Vec<Option<&'r PlacedRule>>,
     /// What applies to each descriptor of the request.
     pub descriptors: Vec<Applied<'r>>,
+}
+
+/// A report, and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reporting {
+    /// The keys of the pool's workers and of the worker.
+    pub keys: [Key; 2],
+    /// What it says.
+    pub report: Report,
+}
+
+impl Reporting {
+    /// A report of a worker of a pool.
+    pub fn new(domain: &[u8], pool: &str, worker: &[u8], report: Report) -> Self {
+        let mut path = pool_path(domain, pool);
+        let workers = workers_key(&path);
+        path.push_key(worker);
+        Self { keys: [workers, Key::new(WORKER, &path)], report }
+    }
+}
+
+/// What keys of single workers have in the place of a limiter.
+const WORKER: &str = "worker";
+
+/// Where the workers of a pool are counted.
+fn workers_key(pool: &Path) -> Key {
+    Key::new("utilization", pool)
 }
 
 /// What applies to one descriptor.
@@ -112,7 +147,8 @@ impl Rules {
             let path = self.path(None, &request.domain, &found.entries);
             let limit = token_bucket::Limit::per_unit(limit.requests_per_unit, limit.unit);
             let limit = Limit::TokenBucket(limit);
-            let check = |slot| Check { slot, limit, cost, shadow_mode: false, quota_mode };
+            let check =
+                |slot| Check { slot, limit, cost, told_by: None, shadow_mode: false, quota_mode };
             resolution.add(&path, limit, None, check);
         }
         let path = || self.path(found.node, &request.domain, &found.entries);
@@ -121,12 +157,23 @@ impl Rules {
             let rule = &placed.rule;
             match rule.kind {
                 Kind::Unlimited => unlimited = Some(rule),
+                Kind::Report(settings) => {
+                    resolution.report(request, found, rule, settings);
+                }
                 Kind::Limit(_) if is_named(rule, replaced) => {}
                 Kind::Limit(limit) => {
+                    let Some(limit) = classified(limit, rule, found, request) else { continue };
+                    let told_by = match &rule.pool {
+                        Some(pool) if limit.is_told() => {
+                            Some(resolution.slot(workers_key(&pool_path(&request.domain, pool))))
+                        }
+                        _ => None,
+                    };
                     let check = |slot| Check {
                         slot,
                         limit,
                         cost: limit.charge(cost),
+                        told_by,
                         shadow_mode: rule.shadow_mode,
                         quota_mode: rule.quota_mode || quota_mode,
                     };
@@ -140,6 +187,32 @@ impl Rules {
         }
         unlimited
     }
+}
+
+/// A limit as it is for this request. A utilization limit is about a class and a caller; `None` where the
+/// class is none that may be dropped.
+fn classified(
+    limit: Limit,
+    rule: &Rule,
+    found: &Found<'_, '_>,
+    request: &Request,
+) -> Option<Limit> {
+    let (Limit::Utilization(limit), Some(shedding)) = (limit, &rule.shedding) else {
+        return Some(limit);
+    };
+    let Shedding { classes, class, callers } = shedding;
+    let value = &found.entries.get(*class)?.value;
+    let class = classes.iter().position(|class| class.as_bytes() == value)?;
+    let draw = if callers.is_empty() {
+        limit.draw
+    } else {
+        let callers = callers.iter().filter_map(|place| found.entries.get(*place));
+        let callers = callers.flat_map(|entry| [&entry.key[..], &entry.value[..]]);
+        let pool = rule.pool.as_deref().unwrap_or_default();
+        Draw::of_caller([&request.domain, pool.as_bytes()].into_iter().chain(callers))
+    };
+    let class = u32::try_from(class).ok()?;
+    Some(Limit::Utilization(utilization::Limit { class, draw, ..limit }))
 }
 
 /// Where what is in flight in a pool is counted.
@@ -163,8 +236,12 @@ impl<'r> Found<'r, '_> {
         let rules = self.node.map_or(&[][..], |node| &node.rules);
         let is_overridden = self.descriptor.limit.is_some();
         rules.iter().filter(move |PlacedRule { rule, .. }| {
-            let is_about_slots = matches!(rule.kind, Kind::Limit(limit) if limit.term().is_some());
-            rule.enabled && (is_about_slots || !is_overridden)
+            let is_about_rates = match rule.kind {
+                Kind::Unlimited => true,
+                Kind::Limit(limit) => limit.is_about_rates(),
+                Kind::Report(_) => false,
+            };
+            rule.enabled && !(is_about_rates && is_overridden)
         })
     }
 }
@@ -181,6 +258,32 @@ impl<'r> Resolution<'r> {
         }
     }
 
+    /// A descriptor that reports how busy a worker is: its hits are the utilization in permille.
+    fn report(
+        &mut self,
+        request: &Request,
+        found: &Found<'_, '_>,
+        rule: &Rule,
+        settings: Settings,
+    ) {
+        let hits = match (found.descriptor.hits_addend, request.hits_addend) {
+            (Some(hits), _) => Some(hits),
+            // Nobody said anything, which else is a cost of 1.
+            (None, 0) => None,
+            (None, hits) => Some(hits.into()),
+        };
+        let hits = hits.filter(|_| !found.descriptor.is_negative_hits);
+        let load = hits.and_then(Load::of_permille);
+        let worker = rule.worker.and_then(|place| found.entries.get(place));
+        let worker = worker.map(|entry| &entry.value).filter(|value| !value.is_empty());
+        let (Some(load), Some(worker), Some(pool)) = (load, worker, &rule.pool) else {
+            self.bad_reports += 1;
+            return;
+        };
+        let report = Report { settings, load: Some(load), measured: None };
+        self.reports.push(Reporting::new(&request.domain, pool, worker, report));
+    }
+
     /// Adds a check on a limit's state, which it may share with an earlier check.
     fn add(
         &mut self,
@@ -189,13 +292,17 @@ impl<'r> Resolution<'r> {
         rule: Option<&'r PlacedRule>,
         check: impl FnOnce(usize) -> Check,
     ) {
-        let key = Key::new(limit.limiter(), path);
-        let Question { keys, checks, .. } = &mut self.question;
-        let slot = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+        let slot = self.slot(Key::new(limit.limiter(), path));
+        self.question.checks.push(check(slot));
+        self.rules.push(rule);
+    }
+
+    /// The place of a key among those of the question.
+    fn slot(&mut self, key: Key) -> usize {
+        let keys = &mut self.question.keys;
+        keys.iter().position(|known| *known == key).unwrap_or_else(|| {
             keys.push(key);
             keys.len() - 1
-        });
-        checks.push(check(slot));
-        self.rules.push(rule);
+        })
     }
 }

@@ -164,7 +164,7 @@ impl Branch {
 fn terms(descriptor: &Descriptor) -> Vec<Term> {
     let here = descriptor.limits.iter().filter_map(|rule| match rule.kind {
         Kind::Limit(limit) => limit.term(),
-        Kind::Unlimited => None,
+        Kind::Unlimited | Kind::Report(_) => None,
     });
     here.chain(descriptor.descriptors.iter().flat_map(terms)).collect()
 }

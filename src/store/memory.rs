@@ -24,8 +24,10 @@ use crate::{
     limiter::State,
     release::release,
     renew::renew,
+    report::report,
     store::Queues,
     verdict::{self, Kept, Question, Verdict, Write},
+    worker::{Report, Reported},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{
@@ -116,6 +118,16 @@ impl Memory {
             free.iter().for_each(|key| self.queues.announce(key));
         }
         renewed
+    }
+
+    /// Takes in what a worker says. The keys are those of its pool's workers and its own.
+    pub fn report(&self, now: Timestamp, keys: &[Key; 2], what: &Report) -> Reported {
+        self.at_once(now, keys, |stored| report(stored, what, now))
+    }
+
+    /// What stands under these keys, each read by itself.
+    pub fn look(&self, keys: &[Key]) -> Vec<Option<State>> {
+        keys.iter().map(|key| self.get(key)).collect()
     }
 
     /// Who waits for slots.

@@ -13,7 +13,9 @@ use crate::{
     clock::Timestamp,
     key::Key,
     lease::{LeaseId, Release, Released, Renewed, Term},
+    limiter::State,
     verdict::{Question, Verdict},
+    worker::{Report, Reported},
 };
 
 /// A store.
@@ -158,6 +160,40 @@ impl Store {
         match self {
             Self::Memory(memory) => Ok(memory.renew(now, id, term)),
             Self::Redis(redis) => redis.renew(id, term).await,
+        }
+    }
+
+    /// Takes in what a worker says. The keys are those of its pool's workers and its own.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it, or did not say so.
+    pub async fn report(
+        &self,
+        now: Timestamp,
+        keys: &[Key; 2],
+        report: &Report,
+    ) -> Result<Reported, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.report(now, keys, report)),
+            Self::Redis(redis) => redis.report(keys, report).await,
+        }
+    }
+
+    /// Reads states for people, not to decide anything: `None` where nothing stands, or nothing that can be
+    /// read. With them comes the time by the store's clock.
+    ///
+    /// # Errors
+    ///
+    /// Where the store cannot be asked.
+    pub async fn look(
+        &self,
+        now: Timestamp,
+        keys: &[Key],
+    ) -> Result<(Timestamp, Vec<Option<State>>), StoreError> {
+        match self {
+            Self::Memory(memory) => Ok((now, memory.look(keys))),
+            Self::Redis(redis) => redis.look(keys).await,
         }
     }
 

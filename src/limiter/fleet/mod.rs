@@ -20,8 +20,10 @@ mod tests;
 pub use script::SCRIPT;
 
 use crate::{
+    clock::Timestamp,
     lease::{Slots, Term},
-    limiter::SlotLimit,
+    limiter::{SlotLimit, Wait},
+    worker::Workers,
 };
 
 /// All of it, in parts: the unit in which shares are written.
@@ -31,7 +33,7 @@ pub const WHOLE_PARTS: u32 = 1_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// How many slots the pool has.
-    pub capacity: u32,
+    pub capacity: Capacity,
     /// The share of them that is kept for critical requests, in millionths, at most [`WHOLE_PARTS`].
     pub reserved_parts: u32,
     /// Whether the requests that meet this limit are critical.
@@ -42,11 +44,60 @@ pub struct Limit {
     pub weighs_hits: bool,
 }
 
+/// How many slots a pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// So many.
+    Slots(u32),
+    /// As many as its workers report.
+    Reported {
+        /// How long a report is fresh.
+        report_ttl: Term,
+        /// How many that is, where it is known. Where it is not, everything is admitted: a pool of which
+        /// nothing is heard is not refused for that.
+        slots: Option<u64>,
+    },
+}
+
+/// When to ask again for slots that the workers do not have now.
+const ASK_AGAIN: Wait = Wait::Micros(1_000_000);
+
+/// What is left of a pool whose capacity nobody knows.
+pub const UNKNOWN: u64 = u32::MAX as u64;
+
+impl Capacity {
+    /// How many slots there are; `None` where nobody knows.
+    pub fn slots(self) -> Option<u64> {
+        match self {
+            Self::Slots(slots) => Some(slots.into()),
+            Self::Reported { slots, .. } => slots,
+        }
+    }
+}
+
 impl Limit {
+    /// The same limit, once it is known what the workers of its pool report.
+    #[must_use]
+    pub fn told(self, workers: Option<&Workers>, now: Timestamp) -> Self {
+        let capacity = match self.capacity {
+            Capacity::Slots(_) => self.capacity,
+            Capacity::Reported { report_ttl, .. } => {
+                let slots = Workers::capacity(workers, report_ttl.as_micros(), now);
+                Capacity::Reported { report_ttl, slots }
+            }
+        };
+        Self { capacity, ..self }
+    }
+
     /// How many slots are kept for critical requests: of a slot that is reserved in part, others may have
-    /// the rest.
+    /// the rest. None of a capacity that nobody knows.
     pub fn reserved(&self) -> u64 {
-        u64::from(self.capacity) * u64::from(self.reserved_parts) / u64::from(WHOLE_PARTS)
+        self.capacity.slots().unwrap_or(0) * u64::from(self.reserved_parts) / u64::from(WHOLE_PARTS)
+    }
+
+    /// Whether its capacity is what workers report.
+    pub const fn is_reported(&self) -> bool {
+        matches!(self.capacity, Capacity::Reported { .. })
     }
 
     /// The most slots that the requests which meet this limit are promised.
@@ -57,17 +108,25 @@ impl Limit {
 
     /// Its promise, for people: `1000 in flight, 200 of them reserved`.
     pub fn in_words(&self) -> String {
-        let (capacity, reserved) = (self.capacity, self.reserved());
-        match self.critical {
-            true => format!("critical among {capacity} in flight, {reserved} of them reserved"),
-            false => format!("{capacity} in flight, {reserved} of them reserved"),
+        let critical = if self.critical { "critical among " } else { "" };
+        match self.capacity {
+            Capacity::Slots(capacity) => {
+                format!("{critical}{capacity} in flight, {} of them reserved", self.reserved())
+            }
+            Capacity::Reported { .. } => {
+                let percent = f64::from(self.reserved_parts) / 10_000.0;
+                format!("{critical}as many in flight as workers report, {percent} % reserved")
+            }
         }
     }
 
     /// Its parameters as JSON, named as in a rule file.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "capacity": self.capacity,
+            "capacity": match self.capacity {
+                Capacity::Slots(slots) => slots.into(),
+                Capacity::Reported { .. } => serde_json::Value::from("reported"),
+            },
             "reserved": f64::from(self.reserved_parts) / f64::from(WHOLE_PARTS),
             "lease_ttl": self.term.in_words(),
             "critical": self.critical,
@@ -82,8 +141,9 @@ impl SlotLimit for Limit {
     }
 
     fn free(&self, taken: Slots) -> u64 {
+        let Some(capacity) = self.capacity.slots() else { return UNKNOWN };
         let kept = if self.critical { taken.critical } else { self.reserved().max(taken.critical) };
-        u64::from(self.capacity).saturating_sub(kept.saturating_add(taken.others))
+        capacity.saturating_sub(kept.saturating_add(taken.others))
     }
 
     fn is_critical(&self) -> bool {
@@ -91,6 +151,10 @@ impl SlotLimit for Limit {
     }
 
     fn only_counts(&self) -> bool {
-        self.critical
+        self.critical || self.capacity.slots().is_none()
+    }
+
+    fn wait_for_more(&self) -> Wait {
+        if self.is_reported() { ASK_AGAIN } else { Wait::Never }
     }
 }

@@ -14,16 +14,20 @@ mod connection;
 mod fault;
 mod listener;
 pub mod script;
+pub mod stored;
 mod survey;
 
 pub use address::{Address, AddressError, Certificates};
 pub use listener::Listening;
 
 use crate::{
+    clock::Timestamp,
     key::Key,
     lease::{LeaseId, Leased, Release, Released, Renewed, Term},
+    limiter::State,
     store::{Failures, Queues, StoreError},
     verdict::{Answer, Question, Verdict},
+    worker::{Report, Reported},
 };
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
@@ -159,6 +163,38 @@ impl Redis {
     /// As for [`Redis::decide`].
     pub async fn renew(&self, id: &LeaseId, term: Option<Term>) -> Result<Renewed, StoreError> {
         self.ask(&Call::renew(id, term), script::read_renewed).await
+    }
+
+    /// Takes in what a worker says.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redis::decide`].
+    pub async fn report(&self, keys: &[Key; 2], report: &Report) -> Result<Reported, StoreError> {
+        self.ask(&Call::report(keys, report), script::read_reported).await
+    }
+
+    /// What stands under these keys, and the time by Redis's clock.
+    ///
+    /// # Errors
+    ///
+    /// Where Redis cannot be asked.
+    pub async fn look(&self, keys: &[Key]) -> Result<(Timestamp, Vec<Option<State>>), StoreError> {
+        let looking = async {
+            let mut connection = take(&self.pool).await.ok_or(StoreError::Unreachable)?;
+            let mut pipe = redis::pipe();
+            pipe.cmd("TIME");
+            for key in keys {
+                pipe.cmd("GET").arg(key.as_str());
+            }
+            let replies: Result<Vec<Value>, _> = pipe.query_async(&mut connection.redis).await;
+            replies.map_err(|error| failure(&connection, &error))
+        };
+        let replies = time::timeout(self.timeout, looking).await;
+        let replies = replies.unwrap_or(Err(StoreError::Late))?;
+        let (now, states) = stored::read_all(keys, &replies)
+            .ok_or_else(|| StoreError::Refused("the reply is not what was asked for".to_owned()))?;
+        Ok((now, states))
     }
 
     /// Who waits for slots.

@@ -5,6 +5,7 @@ use crate::{
     lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
     verdict::{Answer, Outcome, Question},
+    worker::{self, Report, Reported},
 };
 use redis::{Cmd, Value};
 
@@ -13,12 +14,16 @@ pub const CLOCK: &str = include_str!("../../../lua/clock.lua");
 
 const KEY: &str = include_str!("../../../lua/key.lua");
 const SLOTS: &str = include_str!("../../../lua/slots.lua");
+const TERM: &str = include_str!("../../../lua/lease/term.lua");
 const IN_FLIGHT: &str = include_str!("../../../lua/lease/in_flight.lua");
 const RECORD: &str = include_str!("../../../lua/lease/record.lua");
 const SLOTTED: &str = include_str!("../../../lua/lease/slotted.lua");
+const WORKERS: &str = include_str!("../../../lua/worker/workers.lua");
+const WORKER: &str = include_str!("../../../lua/worker/worker.lua");
 const REQUEST: &str = include_str!("../../../lua/request.lua");
 const RELEASE: &str = include_str!("../../../lua/release.lua");
 const RENEW: &str = include_str!("../../../lua/renew.lua");
+const REPORT: &str = include_str!("../../../lua/report.lua");
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
@@ -32,11 +37,13 @@ pub enum Script {
     Release,
     /// Renews one.
     Renew,
+    /// Takes in what a worker says.
+    Report,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 3] = [Self::Request, Self::Release, Self::Renew];
+    pub const ALL: [Self; 4] = [Self::Request, Self::Release, Self::Renew, Self::Report];
 
     /// Where it stands in the list.
     pub const fn place(self) -> usize {
@@ -44,6 +51,7 @@ impl Script {
             Self::Request => 0,
             Self::Release => 1,
             Self::Renew => 2,
+            Self::Report => 3,
         }
     }
 
@@ -52,10 +60,11 @@ impl Script {
         match self {
             Self::Request => {
                 let limiters = limiter::SCRIPTS.join("\n");
-                [clock, KEY, IN_FLIGHT, RECORD, SLOTS, &limiters, REQUEST].join("\n")
+                [clock, KEY, TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &limiters, REQUEST].join("\n")
             }
-            Self::Release => [clock, KEY, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
-            Self::Renew => [clock, KEY, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
+            Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
+            Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
+            Self::Report => [clock, KEY, TERM, WORKERS, WORKER, REPORT].join("\n"),
         }
     }
 }
@@ -97,6 +106,28 @@ impl<'a> Call<'a> {
         Self { script: Script::Renew, keys: vec![id.key()], arguments: vec![term_us.into()] }
     }
 
+    /// To report what a worker says.
+    pub fn report(keys: &'a [Key; 2], report: &Report) -> Self {
+        let (slots, utilization) = match report.load {
+            Some(load) => (load.slots().into(), load.utilization_parts().into()),
+            None => (0.0, 0.0),
+        };
+        // 0 is before all instants.
+        let measured = report.measured.map_or(0, worker::Instant::as_micros);
+        #[expect(clippy::cast_precision_loss, reason = "at most 2^53")]
+        let numbers = report.settings.arguments().into_iter().chain([
+            slots,
+            utilization,
+            u8::from(report.measured.is_some()).into(),
+            measured as f64,
+        ]);
+        Self {
+            script: Script::Report,
+            keys: keys.iter().collect(),
+            arguments: vec![numbers.flat_map(f64::to_le_bytes).collect()],
+        }
+    }
+
     /// The command for a Redis that knows the script by this name.
     pub fn by_name(&self, sha: &str) -> Cmd {
         self.command("EVALSHA", sha)
@@ -134,7 +165,8 @@ fn rows(question: &Question) -> Vec<u8> {
         // No limit holds more.
         let amount = amount.min(LARGEST) as f64;
         let mode = u8::from(check.shadow_mode) + 2 * u8::from(check.quota_mode);
-        numbers.extend([slot, check.limit.script().into(), cost, amount, mode.into()]);
+        let told_by = check.told_by.map_or(0.0, |slot| (slot + 1) as f64);
+        numbers.extend([slot, check.limit.script().into(), cost, amount, mode.into(), told_by]);
         check.limit.push_arguments(&mut numbers);
     }
     numbers.into_iter().flat_map(f64::to_le_bytes).collect()
@@ -202,6 +234,28 @@ pub fn read_renewed(reply: &Value) -> Option<Reply<Renewed>> {
         [3, _] => Some(Renewed::AlreadyGone),
         [4, _] => Some(Renewed::Lost),
         _ => None,
+    })
+}
+
+/// Reads the reply to a report.
+pub fn read_reported(reply: &Value) -> Option<Reply<Reported>> {
+    read(reply, |numbers| {
+        let &[outcome, utilization, amount_parts, workers] = numbers else { return None };
+        Some(Reported {
+            outcome: match outcome {
+                1 => worker::Outcome::Counted,
+                2 => worker::Outcome::Absent,
+                3 => worker::Outcome::NotNewer,
+                4 => worker::Outcome::TooManyWorkers,
+                _ => return None,
+            },
+            utilization_parts: match utilization {
+                -1 => None,
+                parts => Some(parts.try_into().ok()?),
+            },
+            amount_parts,
+            workers: workers.try_into().ok()?,
+        })
     })
 }
 

@@ -107,7 +107,14 @@ impl What {
                 question.keys.len() - 1
             });
             let cost = limit.charge(cost);
-            question.checks.push(Check { slot, limit, cost, shadow_mode, quota_mode });
+            question.checks.push(Check {
+                slot,
+                limit,
+                cost,
+                shadow_mode,
+                quota_mode,
+                told_by: None,
+            });
         }
         // Who takes slots takes a lease.
         let (by, attempt) = (By::Server, Attempt::NONE);
