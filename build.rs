@@ -10,13 +10,20 @@ const READ_AS_BYTES: &[(&str, &str)] = &[
     ("RateLimitRequest", "domain"),
     ("AcquireRequest", "domain"),
     ("RenewRequest", "domain"),
+    ("ReportUtilizationRequest", "domain"),
+    ("ReportUtilizationRequest", "pool"),
+    ("ReportUtilizationRequest", "worker_id"),
     ("Entry", "key"),
     ("Entry", "value"),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let services = ["envoy/service/ratelimit/v3/rls.proto", "tollgate/v1/lease_service.proto"];
+    let services = [
+        "envoy/service/ratelimit/v3/rls.proto",
+        "tollgate/v1/lease_service.proto",
+        "tollgate/v1/utilization_service.proto",
+    ];
     let mut descriptors = protox::compile(services, ["proto"])?;
 
     // Reflection and JSON speak the published form.

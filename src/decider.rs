@@ -2,25 +2,31 @@
 //!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
 //! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
+//! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to.
 
 mod fold;
 mod lease;
 mod pending;
+mod report;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod view;
 
 pub use lease::{Acquire, NotAcquired, Renewal};
+pub use report::{NotReported, Saying};
 pub use taken::Taken;
+pub use view::{PoolView, WorkersView};
 
 use crate::{
     clock::Clock,
     decision::{Decision, Lease},
     lease::{Attempt, By, LeaseId, Leased},
+    limiter::fleet,
     request::Request,
     rules::{Resolution, Rules},
-    store::{LeaseCounts, Store, StoreError},
-    verdict::Verdict,
+    store::{LeaseCounts, Store, StoreError, WorkerCounts},
+    verdict::{Question, Verdict},
 };
 use bytes::Bytes;
 use pending::Pending;
@@ -49,13 +55,27 @@ pub struct Decider {
     modes: Modes,
     pending: Pending,
     refunds_ignored: AtomicU64,
+    bad_reports: AtomicU64,
+    too_many_workers: AtomicU64,
+    unmetered: AtomicU64,
 }
 
 impl Decider {
     /// A decider over these rules, with states kept in this store.
     pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
-        let (pending, refunds_ignored) = Default::default();
-        Arc::new(Self { rules, store, clock, modes, pending, refunds_ignored })
+        let pending = Pending::default();
+        let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
+        Arc::new(Self {
+            rules,
+            store,
+            clock,
+            modes,
+            pending,
+            refunds_ignored,
+            bad_reports,
+            too_many_workers,
+            unmetered,
+        })
     }
 
     /// The rules in force.
@@ -81,6 +101,15 @@ impl Decider {
         }
     }
 
+    /// What went on with workers.
+    pub fn worker_counts(&self) -> WorkerCounts {
+        WorkerCounts {
+            bad_reports: self.bad_reports.load(Ordering::Relaxed),
+            too_many_workers: self.too_many_workers.load(Ordering::Relaxed),
+            unmetered: self.unmetered.load(Ordering::Relaxed),
+        }
+    }
+
     /// Decides a request, and releases what it releases. What it took for it comes along, and is given back
     /// unless it is kept: whoever has answered keeps it.
     ///
@@ -93,6 +122,8 @@ impl Decider {
     ) -> Result<(Decision, Option<Taken>), StoreError> {
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
+        self.report_all(&resolution.reports, resolution.bad_reports).await;
+        draw_for(&mut resolution.question)?;
         let ignored = resolution.question.refunds_of_slots();
         if ignored > 0 {
             self.refunds_ignored.fetch_add(ignored, Ordering::Relaxed);
@@ -144,8 +175,23 @@ impl Decider {
             taken.keep();
         }
         match decided {
-            Ok(verdict) => Ok((verdict, taken)),
+            Ok(verdict) => {
+                self.count_unmetered(&resolution.question, &verdict);
+                Ok((verdict, taken))
+            }
             Err(error) => Ok((on_store_failure(error)?, None)),
+        }
+    }
+
+    /// Counts what was admitted because nobody knows what its pool can take.
+    fn count_unmetered(&self, question: &Question, verdict: &Verdict) {
+        let told = question.checks.iter().zip(&verdict.outcomes);
+        let unmetered = told.filter(|(check, outcome)| {
+            check.told_by.is_some() && outcome.remaining == fleet::UNKNOWN
+        });
+        let unmetered = unmetered.count() as u64;
+        if unmetered > 0 {
+            self.unmetered.fetch_add(unmetered, Ordering::Relaxed);
         }
     }
 
@@ -178,9 +224,19 @@ impl Decider {
 }
 
 fn draw() -> Result<(LeaseId, Attempt), StoreError> {
-    LeaseId::draw().map_err(|error| {
-        StoreError::Refused(format!("the operating system has no random numbers: {error}"))
-    })
+    LeaseId::draw().map_err(no_random_numbers)
+}
+
+/// Draws for a request of which something depends on chance.
+fn draw_for(question: &mut Question) -> Result<(), StoreError> {
+    if question.draws() {
+        question.draw(getrandom::u32().map_err(no_random_numbers)?);
+    }
+    Ok(())
+}
+
+fn no_random_numbers(error: getrandom::Error) -> StoreError {
+    StoreError::Refused(format!("the operating system has no random numbers: {error}"))
 }
 
 /// The one place that says what to answer when the store did not decide: that it did not, whatever the

@@ -3,7 +3,7 @@
 use crate::{
     clock::Clock,
     decider::Decider,
-    grpc::{self, DESCRIPTORS, Headers, Leases, Service},
+    grpc::{self, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, Json, Readiness},
     telemetry::Watch,
 };
@@ -83,14 +83,16 @@ pub async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<grpc::Server>().await;
     reporter.set_serving::<grpc::LeaseServer>().await;
+    reporter.set_serving::<grpc::UtilizationServer>().await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), told));
     let leases = Leases::new(Arc::clone(&decider), closed.clone());
+    let reports = Reports::new(Arc::clone(&decider), closed.clone());
     let servers = async {
         tokio::try_join!(
-            serve_grpc(listeners.grpc, (service, leases), health, closed.clone()),
+            serve_grpc(listeners.grpc, (service, leases, reports), health, closed.clone()),
             serve_http(listeners.http, public, closed.clone()),
             serve_http(listeners.admin, admin, closed),
         )
@@ -104,6 +106,7 @@ pub async fn serve(
         reporter.set_service_status("", ServingStatus::NotServing).await;
         reporter.set_not_serving::<grpc::Server>().await;
         reporter.set_not_serving::<grpc::LeaseServer>().await;
+        reporter.set_not_serving::<grpc::UtilizationServer>().await;
         stop.await;
     };
     let ended = tokio::select! {
@@ -130,7 +133,7 @@ async fn until_stopped(mut stopped: watch::Receiver<()>) {
 
 async fn serve_grpc(
     listener: TcpListener,
-    (service, leases): (Service, Leases),
+    (service, leases, reports): (Service, Leases, Reports),
     health: HealthServer<impl Health>,
     stopped: watch::Receiver<()>,
 ) -> Result<(), ServeError> {
@@ -150,6 +153,7 @@ async fn serve_grpc(
         .layer(MapResponseLayer::new(grpc::keep_when_told))
         .add_service(service.into_server())
         .add_service(leases.into_server())
+        .add_service(reports.into_server())
         .add_service(health)
         .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
         .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?)

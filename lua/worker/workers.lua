@@ -24,6 +24,8 @@ local function workers()
   local pack, unpack = struct.pack, struct.unpack
 
   local WHOLE_PARTS = 1000000
+  local MOST_WORKERS, MOST_SLOTS, MOST_UTILIZATION = 5000, 100000, 10000000
+  local LONGEST_SHEDDING_US = 1800000000
   local MOST_AHEAD_US = 60000000
   local LONGEST_US = 2 ^ 32
 
@@ -59,24 +61,30 @@ local function workers()
       return nil
     end
     local since, updated, pressure, shed_all_after_us, at = unpack('<dddd', value)
-    if not (is_count(since) and is_count(updated) and is_count(shed_all_after_us)) then
+    if not (is_count(since) and is_count(updated) and is_count(math.abs(pressure))) then
       return nil
     end
-    if not is_count(math.abs(pressure)) then
+    if not (shed_all_after_us >= 1 and shed_all_after_us <= LONGEST_SHEDDING_US) then
       return nil
     end
-    local buckets, last = {}, -1
+    local buckets, last, all = {}, -1, 0
     while at <= #value do
       local deadline, count, slots, load
       deadline, count, slots, load, at = unpack('<dddd', value, at)
       if not (is_count(deadline) and is_count(count) and is_count(slots) and is_count(load)) then
         return nil
       end
-      if deadline <= last or count == 0 or slots == 0 then
+      if deadline <= last or count == 0 or slots < count then
         return nil
       end
-      last = deadline
+      if slots > count * MOST_SLOTS or load > slots * MOST_UTILIZATION then
+        return nil
+      end
+      last, all = deadline, all + count
       buckets[#buckets + 1] = { deadline = deadline, workers = count, slots = slots, load = load }
+    end
+    if all > MOST_WORKERS then
+      return nil
     end
     return {
       since = since,

@@ -1,6 +1,6 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
-use super::{Decider, Taken, draw};
+use super::{Decider, Taken, draw, draw_for};
 use crate::{
     decision::{Code, Decision},
     key::Key,
@@ -94,6 +94,8 @@ impl Decider {
         }
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
+        self.report_all(&resolution.reports, resolution.bad_reports).await;
+        draw_for(&mut resolution.question)?;
         let (drawn, attempt) = draw()?;
         let (id, by) = match &acquire.id {
             Some(id) => (id.clone(), By::Caller),

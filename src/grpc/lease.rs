@@ -111,11 +111,11 @@ impl lease_service_server::LeaseService for Leases {
     }
 }
 
-async fn until_closed(stopped: &mut watch::Receiver<()>) {
+pub(super) async fn until_closed(stopped: &mut watch::Receiver<()>) {
     while stopped.changed().await.is_ok() {}
 }
 
-fn leaving() -> Status {
+pub(super) fn leaving() -> Status {
     Status::unavailable("the server is leaving, and holds nothing for this call: ask another")
 }
 

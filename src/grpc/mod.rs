@@ -6,14 +6,16 @@ mod lease;
 mod request;
 mod response;
 mod told;
+mod utilization;
 
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
 pub use response::Headers;
 pub use told::{keep_when_told, until_told};
+pub use utilization::{Reports, SERVICE as UTILIZATION_SERVICE, Server as UtilizationServer};
 
 use crate::{
-    decider::{Decider, NotAcquired, Taken},
+    decider::{Decider, NotAcquired, NotReported, Taken},
     store::StoreError,
 };
 use proto::envoy::service::ratelimit::v3::{
@@ -52,6 +54,15 @@ pub mod proto {
         pub mod r#type {
             pub mod v3 {
                 tonic::include_proto!("envoy.r#type.v3");
+            }
+        }
+    }
+    pub mod xds {
+        pub mod data {
+            pub mod orca {
+                pub mod v3 {
+                    tonic::include_proto!("xds.data.orca.v3");
+                }
             }
         }
     }
@@ -142,6 +153,9 @@ pub enum Undecided {
     /// There is no answer to an acquire.
     #[error(transparent)]
     NotAcquired(#[from] NotAcquired),
+    /// A report does not count.
+    #[error(transparent)]
+    NotReported(#[from] NotReported),
 }
 
 impl From<Undecided> for Status {
@@ -150,9 +164,16 @@ impl From<Undecided> for Status {
             Undecided::InvalidRequest(_) => Code::InvalidArgument,
             Undecided::NotAcquired(NotAcquired::Conflict(_)) => Code::AlreadyExists,
             Undecided::NotAcquired(NotAcquired::UnknownDomain(_)) => Code::NotFound,
-            Undecided::Store(_) | Undecided::NotAcquired(NotAcquired::Store(_)) => {
-                Code::Unavailable
+            Undecided::NotReported(
+                NotReported::UnknownDomain(_) | NotReported::UnknownPool { .. },
+            ) => Code::NotFound,
+            Undecided::NotReported(NotReported::NoReports(_) | NotReported::NotNewer) => {
+                Code::FailedPrecondition
             }
+            Undecided::NotReported(NotReported::TooManyWorkers(_)) => Code::ResourceExhausted,
+            Undecided::Store(_)
+            | Undecided::NotAcquired(NotAcquired::Store(_))
+            | Undecided::NotReported(NotReported::Store(_)) => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

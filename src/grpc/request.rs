@@ -15,6 +15,7 @@ use crate::{
     lease::UnusableId,
     request::{Descriptor, Entry, Override, Request},
     unit::Unit,
+    worker::InvalidLoad,
 };
 use bytes::Bytes;
 
@@ -28,7 +29,7 @@ const MOST_ENTRIES: usize = 64;
 const TOO_COSTLY: u64 = 1 << 63;
 
 /// A request that cannot be meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidRequest {
     #[error(
@@ -59,6 +60,16 @@ pub enum InvalidRequest {
     NoTime { field: &'static str },
     #[error("nothing to hold: begin the stream with a HoldRequest that has `acquire`")]
     NothingToHold,
+    #[error("`{field}` is empty: a report says which worker of which pool it is about")]
+    Empty { field: &'static str },
+    #[error("`worker_id` has {length} bytes: at most 256, such as the name of a pod")]
+    LongName { length: usize },
+    #[error("no load: set one of `busy_slots` (with `total_slots`), `ratio` and `orca`")]
+    NoLoad,
+    #[error(transparent)]
+    InvalidLoad(#[from] InvalidLoad),
+    #[error("`measured_at` is no time after 1970 and before 2255: leave it out, or set it")]
+    NoInstant,
 }
 
 /// Reads a request off the wire.

@@ -9,5 +9,5 @@ mod tree;
 pub use model::{
     Capacity, Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule, Shedding, Utilization,
 };
-pub use resolve::{ACQUIRE_KEY, Applied, Reporting, Resolution};
+pub use resolve::{ACQUIRE_KEY, Applied, Reporting, Resolution, pool_keys};
 pub use tree::{LEASE_KEY, PlacedRule, Rules};

@@ -63,9 +63,19 @@ impl Reporting {
 /// What keys of single workers have in the place of a limiter.
 const WORKER: &str = "worker";
 
+/// The limiters that pools have states of.
+const FLEET: &str = "fleet";
+const UTILIZATION: &str = "utilization";
+
+/// The keys of what is known of a pool: what is in flight, and its workers.
+pub fn pool_keys(domain: &[u8], pool: &str) -> [Key; 2] {
+    let path = pool_path(domain, pool);
+    [Key::new(FLEET, &path), workers_key(&path)]
+}
+
 /// Where the workers of a pool are counted.
 fn workers_key(pool: &Path) -> Key {
-    Key::new("utilization", pool)
+    Key::new(UTILIZATION, pool)
 }
 
 /// What applies to one descriptor.

@@ -71,6 +71,17 @@ pub struct LeaseCounts {
     pub refunds_ignored: u64,
 }
 
+/// What went on with the reports of workers, since the process began. Each only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Reports with a request that were none: without a number or a worker, or too high to be believed.
+    pub bad_reports: u64,
+    /// Reports that found no room for a further worker.
+    pub too_many_workers: u64,
+    /// Requests of pools whose workers do not say what they can take, and that were admitted for that.
+    pub unmetered: u64,
+}
+
 /// Requests that were not decided, by reason. Each only grows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failures {

@@ -18,7 +18,7 @@ use tollgate::{
     key::Key,
     lease::{LeaseId, Release, Term},
     limiter::{Limit, State, concurrency, token_bucket},
-    release, renew,
+    release, renew, report,
     store::redis::script::{self, Call, Reply, Script},
     unit::Unit,
     verdict::{self, Write},
@@ -106,6 +106,13 @@ fn run(
                 world.write(&keys, writes, now);
                 let reply = ask(&Call::renew(&id, term));
                 prop_assert_eq!(script::read_renewed(&reply), Some(Reply::Done(found)));
+            }
+            What::Report { name, worker, report: what } => {
+                let keys = history::report_keys(*name, *worker);
+                let (reported, writes) = report::report(&world.stored(&keys), what, now);
+                world.write(&keys, writes, now);
+                let reply = ask(&Call::report(&keys, what));
+                prop_assert_eq!(script::read_reported(&reply), Some(Reply::Done(reported)));
             }
             What::Lose(number) => {
                 let key = history::lost(*number);

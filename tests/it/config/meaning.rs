@@ -27,7 +27,7 @@ fn rule(lines: &str) -> Rule {
 fn bucket(lines: &str) -> token_bucket::Limit {
     match rule(lines).kind {
         Kind::Limit(Limit::TokenBucket(limit)) => limit,
-        Kind::Limit(_) => panic!("no rate"),
+        Kind::Limit(_) | Kind::Report(_) => panic!("no rate"),
         Kind::Unlimited => panic!("unlimited"),
     }
 }
@@ -192,8 +192,8 @@ fn anchors_and_merge_keys_work() {
         "  - {key: c, token_bucket: {<<: *slow, burst: 9}}\n",
     ));
     let burst = |descriptor: &Descriptor| match descriptor.limits[0].kind {
-        Kind::Limit(limit) => limit.amount(),
-        Kind::Unlimited => panic!("unlimited"),
+        Kind::Limit(limit) => limit.amount().unwrap(),
+        _ => panic!("unlimited"),
     };
     assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [3, 9]);
 }
@@ -265,10 +265,10 @@ fn a_fleet_limit_has_the_numbers_of_its_pool() {
     let domain = &loaded.domains[0];
     assert_eq!(domain.lease_key, "fleet_lease_id");
     let term = Term::of_micros(30_000_000);
-    let pool = Pool { name: "api".into(), capacity: 1_000, reserved_parts: 200_000, term };
+    let pool = Pool { name: "api".into(), capacity: tollgate::rules::Capacity::Slots(1_000), reserved_parts: 200_000, term, utilization: None };
     assert_eq!(domain.pools, [pool]);
     let limit = |critical| fleet::Limit {
-        capacity: 1_000,
+        capacity: fleet::Capacity::Slots(1_000),
         reserved_parts: 200_000,
         critical,
         term,
@@ -287,7 +287,7 @@ fn a_pool_has_defaults() {
         "domain: edge\npools: {7: {capacity: 5}}\ndescriptors: [{key: a, fleet: {pool: 7}}]\n";
     let loaded = parse_all(&[text]);
     assert_eq!(loaded.render(false), "");
-    let expected = Pool { name: "7".into(), capacity: 5, reserved_parts: 0, term: Term::default() };
+    let expected = Pool { name: "7".into(), capacity: tollgate::rules::Capacity::Slots(5), reserved_parts: 0, term: Term::default(), utilization: None };
     assert_eq!(loaded.domains[0].pools, [expected]);
 }
 

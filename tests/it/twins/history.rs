@@ -9,9 +9,16 @@ use tollgate::{
         Attempt, Bucket, By, Entry, Fingerprint, Hold, InFlight, Kind, LONGEST_TERM_US, LeaseId,
         MOST_ENTRIES, Record, Release, Slots, Term,
     },
-    limiter::{Cost, Limit, State, concurrency, fleet, token_bucket},
+    limiter::{
+        Cost, Limit, State, concurrency, fleet, token_bucket,
+        utilization::{self, Draw},
+    },
     unit::Unit,
     verdict::{Check, Question},
+    worker::{
+        self, Counts, Instant, LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US, Load, MOST_WORKERS,
+        Report, Settings, Worker, Workers,
+    },
 };
 
 pub(super) const SECOND: i64 = 1_000_000;
@@ -34,6 +41,11 @@ pub(super) enum What {
     Renew {
         id: usize,
         term_us: Option<u64>,
+    },
+    Report {
+        name: usize,
+        worker: usize,
+        report: Report,
     },
     /// A state is lost, as when somebody deletes it.
     Lose(usize),
@@ -70,13 +82,21 @@ pub(super) struct Taking {
 const NAMES: usize = 2;
 const IDS: usize = 4;
 
+/// How many workers each pool has.
+const WORKERS: usize = 3;
+
 /// The limiters whose states are lost.
-const LIMITERS: [&str; 3] = ["token_bucket", "concurrency", "fleet"];
+const LIMITERS: [&str; 4] = ["token_bucket", "concurrency", "fleet", "utilization"];
 
 pub(super) fn key(limiter: &str, name: usize) -> Key {
     let mut path = Path::of_domain(b"twins");
     path.push_value(b"key", name.to_string().as_bytes());
     Key::new(limiter, &path)
+}
+
+/// The keys of a report: those of the pool's workers, and of the worker.
+pub(super) fn report_keys(name: usize, worker: usize) -> [Key; 2] {
+    [key("utilization", name), key("worker", 10 * name + worker)]
 }
 
 pub(super) fn id(number: usize) -> LeaseId {
@@ -86,7 +106,13 @@ pub(super) fn id(number: usize) -> LeaseId {
 /// All keys that a history may touch.
 pub(super) fn keys() -> Vec<Key> {
     let states = LIMITERS.iter().flat_map(|limiter| (0..NAMES).map(|name| key(limiter, name)));
-    states.chain((0..IDS).map(|number| id(number).key().clone())).collect()
+    let workers = (0..NAMES).flat_map(|name| {
+        (0..WORKERS).map(move |worker| {
+            let [_, worker] = report_keys(name, worker);
+            worker
+        })
+    });
+    states.chain(workers).chain((0..IDS).map(|number| id(number).key().clone())).collect()
 }
 
 /// The state that is lost by this number.
@@ -100,21 +126,18 @@ impl What {
         let Self::Ask(asked, taking) = self else { return None };
         let mut question = Question::default();
         for Asking { name, limit, cost, shadow_mode, quota_mode } in asked.iter().cloned() {
-            let key = key(limit.limiter(), name);
-            let found = question.keys.iter().position(|known| *known == key);
-            let slot = found.unwrap_or_else(|| {
-                question.keys.push(key);
-                question.keys.len() - 1
-            });
+            let mut slot = |limiter: &str| {
+                let key = key(limiter, name);
+                let found = question.keys.iter().position(|known| *known == key);
+                found.unwrap_or_else(|| {
+                    question.keys.push(key);
+                    question.keys.len() - 1
+                })
+            };
+            let told_by = limit.is_told().then(|| slot("utilization"));
+            let slot = slot(limit.limiter());
             let cost = limit.charge(cost);
-            question.checks.push(Check {
-                slot,
-                limit,
-                cost,
-                shadow_mode,
-                quota_mode,
-                told_by: None,
-            });
+            question.checks.push(Check { slot, limit, cost, shadow_mode, quota_mode, told_by });
         }
         // Who takes slots takes a lease.
         let (by, attempt) = (By::Server, Attempt::NONE);
@@ -162,13 +185,64 @@ fn any_slots() -> impl Strategy<Value = Limit> {
         |(count, reserved_parts, term_us, (critical, weighs_hits, is_fleet))| {
             let term = Term::of_micros(term_us);
             if is_fleet {
-                let capacity = count;
+                let report_ttl = Term::of_micros(term_us.min(LONGEST_REPORT_TTL_US));
+                let capacity = match count % 3 {
+                    0 => fleet::Capacity::Reported { report_ttl, slots: None },
+                    _ => fleet::Capacity::Slots(count),
+                };
                 Limit::Fleet(fleet::Limit { capacity, reserved_parts, critical, term, weighs_hits })
             } else {
                 Limit::Concurrency(concurrency::Limit { max: count, term, weighs_hits })
             }
         },
     )
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let span = || prop_oneof![1..=100_u64, 1..=60_000_000_u64, 1..=LONGEST_SHEDDING_US];
+    let ttl = prop_oneof![Just(EXACT_US.unsigned_abs()), 1..=60_000_000_u64, 1..=LONGEST_REPORT_TTL_US];
+    let any = ((1..=999_999_u32, 1..=999_999_u32), (span(), span()), ttl).prop_map(
+        |((a, b), (hold_off_us, shed_all_after_us), ttl_us)| Settings {
+            good_below_parts: a.min(b),
+            bad_above_parts: a.max(b),
+            hold_off_us: hold_off_us - 1,
+            shed_all_after_us,
+            report_ttl: Term::of_micros(ttl_us),
+        },
+    );
+    prop_oneof![Just(Settings::default()), any]
+}
+
+fn any_shedder() -> impl Strategy<Value = Limit> {
+    let draw = prop_oneof![
+        any::<u32>().prop_map(Draw::Request),
+        (any::<u32>(), 0..utilization::TURN_US)
+            .prop_map(|(number, turns_us)| Draw::Caller { number, turns_us }),
+    ];
+    (any_settings(), 1..=32_u32, any::<u32>(), draw).prop_map(|(settings, classes, class, draw)| {
+        let class = class % classes;
+        Limit::Utilization(utilization::Limit { settings, classes, class, draw })
+    })
+}
+
+fn any_load() -> impl Strategy<Value = Load> {
+    let slots = prop_oneof![Just(1), 1..=10_u32, 1..=worker::MOST_SLOTS];
+    let ratio = prop_oneof![0.0..=1.3_f64, 0.6..=1.0_f64, 0.0..=10.0_f64];
+    (ratio, slots).prop_map(|(ratio, slots)| Load::of_ratio(ratio, slots, "ratio").unwrap())
+}
+
+fn any_instant() -> impl Strategy<Value = Instant> {
+    prop_oneof![1..=5_u64, 1..=1_u64 << 53].prop_map(Instant::of_micros)
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    let load = prop::option::weighted(0.9, any_load());
+    let measured = prop::option::weighted(0.3, any_instant());
+    (any_settings(), load, measured).prop_map(|(settings, load, measured)| Report {
+        settings,
+        load,
+        measured,
+    })
 }
 
 /// Costs from nothing to far above what a limit holds.
@@ -191,13 +265,15 @@ pub(super) fn any_check(limits: Vec<Limit>) -> impl Strategy<Value = Asking> {
     let limit = prop::sample::select(limits);
     limit.prop_flat_map(|limit| {
         let modes = (prop::bool::weighted(0.2), prop::bool::weighted(0.3));
-        (0..NAMES, any_cost(limit.amount()), modes).prop_map(move |(name, cost, modes)| Asking {
-            name,
-            limit,
-            cost,
-            shadow_mode: modes.0,
-            quota_mode: modes.1,
-        })
+        (0..NAMES, any_cost(limit.amount().unwrap_or(10)), modes).prop_map(
+            move |(name, cost, modes)| Asking {
+                name,
+                limit,
+                cost,
+                shadow_mode: modes.0,
+                quota_mode: modes.1,
+            },
+        )
     })
 }
 
@@ -245,13 +321,15 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
     let limits = (
         prop::collection::vec(any_rate(), 1..3),
         prop::collection::vec(any_slots(), 1..4),
-        0..3_u8,
+        prop::collection::vec(any_shedder(), 1..3),
+        0..4_u8,
     );
-    limits.prop_flat_map(|(rates, slots, kind)| {
+    limits.prop_flat_map(|(rates, slots, shedders, kind)| {
         let limits = match kind {
             0 => rates,
             1 => slots,
-            _ => [rates, slots].concat(),
+            2 => [slots, shedders].concat(),
+            _ => [rates, slots, shedders].concat(),
         };
         let asked = prop::collection::vec(any_check(limits), 0..5);
         let taking = prop::option::weighted(0.8, any_taking());
@@ -260,6 +338,8 @@ pub(super) fn any_history() -> impl Strategy<Value = Vec<Event>> {
             4 => (0..IDS, any_release()).prop_map(|(id, what)| What::Release { id, what }),
             3 => (0..IDS, prop::option::of(any_term_us()))
                 .prop_map(|(id, term_us)| What::Renew { id, term_us }),
+            4 => (0..NAMES, 0..WORKERS, any_report())
+                .prop_map(|(name, worker, report)| What::Report { name, worker, report }),
             1 => any::<usize>().prop_map(What::Lose),
         ];
         let event = (any_step(), what).prop_map(|(step_us, what)| Event { step_us, what });
@@ -317,7 +397,34 @@ pub(super) fn any_state() -> impl Strategy<Value = (Key, State)> {
         let buckets = buckets.into_iter().map(bucket).collect();
         State::InFlight(Box::new(InFlight { since: Timestamp::from_micros(since), buckets }))
     });
+    let pressure = prop_oneof![-1_800_000_000_000_000..=1_800_000_000_000_000_i64, -100..=100_i64];
+    let counts = (1..MOST_WORKERS / 4, any_load()).prop_map(|(workers, load)| {
+        let Counts { slots, load, .. } = Counts::of(load);
+        Counts { workers, slots: slots * workers, load: load * workers }
+    });
+    let buckets = prop::collection::btree_map(instant(), counts, 1..5);
+    let workers = (instant(), instant(), pressure, 1..=LONGEST_SHEDDING_US, buckets).prop_map(
+        |(since, updated, pressure, shed_all_after_us, buckets)| {
+            let bucket = |(deadline, counts)| worker::Bucket {
+                deadline: Timestamp::from_micros(deadline),
+                counts,
+            };
+            let buckets = buckets.into_iter().map(bucket).collect();
+            let (since, updated) = (Timestamp::from_micros(since), Timestamp::from_micros(updated));
+            let state = Workers { since, updated, pressure, shed_all_after_us, buckets };
+            State::Workers(Box::new(state))
+        },
+    );
+    let worker = (instant(), instant(), any_load(), any_instant()).prop_map(
+        |(since, deadline, load, measured)| {
+            let (since, deadline) =
+                (Timestamp::from_micros(since), Timestamp::from_micros(deadline));
+            State::Worker(Worker { since, deadline, load, measured })
+        },
+    );
     prop_oneof![
+        2 => workers.prop_map(|state| (key("utilization", 0), state)),
+        1 => worker.prop_map(|state| (report_keys(0, 0)[1].clone(), state)),
         2 => bucket.prop_map(|state| (key(LIMITERS[0], 0), state)),
         2 => (1..3_usize, in_flight).prop_map(|(place, state)| (key(LIMITERS[place], 0), state)),
         1 => any_record().prop_map(|state| (id(0).key().clone(), state)),

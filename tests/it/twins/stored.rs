@@ -3,36 +3,22 @@
 use tollgate::{
     clock::Timestamp,
     key::Key,
-    lease::{Attempt, Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
-    limiter::{State, token_bucket},
+    lease::{Attempt, Bucket, Entry, Fingerprint, Hold, Kind, Record, Slots, Term},
+    limiter::State,
+    store::redis::stored,
+    worker::Counts,
 };
 
 /// Reads the state under a key of this name.
 pub(super) fn read(key: &Key, stored: &[u8]) -> State {
-    let mut bytes = Bytes(stored);
-    let state = match key.as_str().split(':').nth(1).unwrap() {
-        "token_bucket" => State::TokenBucket(token_bucket::State {
-            used: bytes.count(),
-            updated: bytes.instant(),
-            grains_per_token: bytes.count(),
-        }),
-        "lease" => {
-            let mut entries = Vec::new();
-            while !bytes.0.is_empty() {
-                entries.push(bytes.entry());
-            }
-            State::Lease(Box::new(Record { entries }))
-        }
-        _ => {
-            let (since, mut buckets) = (bytes.instant(), Vec::new());
-            while !bytes.0.is_empty() {
-                buckets.push(Bucket { deadline: bytes.instant(), slots: bytes.slots() });
-            }
-            State::InFlight(Box::new(InFlight { since, buckets }))
-        }
-    };
-    assert!(bytes.0.is_empty(), "{key:?} is longer than its state");
-    state
+    if key.lease().is_none() {
+        return stored::read(key, stored).unwrap();
+    }
+    let (mut bytes, mut entries) = (Bytes(stored), Vec::new());
+    while !bytes.0.is_empty() {
+        entries.push(bytes.entry());
+    }
+    State::Lease(Box::new(Record { entries }))
 }
 
 /// Writes a state, as the scripts do.
@@ -51,6 +37,23 @@ pub(super) fn write(state: &State) -> Vec<u8> {
             }
             bytes
         }
+        State::Workers(state) => {
+            let mut bytes = doubles(&[state.since.as_micros(), state.updated.as_micros()]);
+            bytes.extend((state.pressure as f64).to_le_bytes());
+            bytes.extend(doubles(&[state.shed_all_after_us]));
+            for bucket in &state.buckets {
+                let Counts { workers, slots, load } = bucket.counts;
+                bytes.extend(doubles(&[bucket.deadline.as_micros(), workers, slots, load]));
+            }
+            bytes
+        }
+        State::Worker(worker) => doubles(&[
+            worker.since.as_micros(),
+            worker.deadline.as_micros(),
+            worker.load.slots().into(),
+            worker.load.utilization_parts().into(),
+            worker.measured.as_micros(),
+        ]),
         State::Lease(record) => {
             let mut bytes = Vec::new();
             for entry in &record.entries {
