@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate::{
     lease::{LONGEST_TERM_US, Term},
     limiter::{Limit, concurrency, fleet, token_bucket},
-    rules::{Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
+    rules::{Capacity, Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
     unit::Unit,
 };
 
@@ -27,8 +27,7 @@ fn rule(lines: &str) -> Rule {
 fn bucket(lines: &str) -> token_bucket::Limit {
     match rule(lines).kind {
         Kind::Limit(Limit::TokenBucket(limit)) => limit,
-        Kind::Limit(_) => panic!("no rate"),
-        Kind::Unlimited => panic!("unlimited"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -193,9 +192,9 @@ fn anchors_and_merge_keys_work() {
     ));
     let burst = |descriptor: &Descriptor| match descriptor.limits[0].kind {
         Kind::Limit(limit) => limit.amount(),
-        Kind::Unlimited => panic!("unlimited"),
+        other => panic!("{other:?}"),
     };
-    assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [3, 9]);
+    assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [Some(3), Some(9)]);
 }
 
 #[test]
@@ -265,10 +264,16 @@ fn a_fleet_limit_has_the_numbers_of_its_pool() {
     let domain = &loaded.domains[0];
     assert_eq!(domain.lease_key, "fleet_lease_id");
     let term = Term::of_micros(30_000_000);
-    let pool = Pool { name: "api".into(), capacity: 1_000, reserved_parts: 200_000, term };
+    let pool = Pool {
+        name: "api".into(),
+        capacity: Capacity::Slots(1_000),
+        reserved_parts: 200_000,
+        term,
+        utilization: None,
+    };
     assert_eq!(domain.pools, [pool]);
     let limit = |critical| fleet::Limit {
-        capacity: 1_000,
+        capacity: fleet::Capacity::Slots(1_000),
         reserved_parts: 200_000,
         critical,
         term,
@@ -287,7 +292,13 @@ fn a_pool_has_defaults() {
         "domain: edge\npools: {7: {capacity: 5}}\ndescriptors: [{key: a, fleet: {pool: 7}}]\n";
     let loaded = parse_all(&[text]);
     assert_eq!(loaded.render(false), "");
-    let expected = Pool { name: "7".into(), capacity: 5, reserved_parts: 0, term: Term::default() };
+    let expected = Pool {
+        name: "7".into(),
+        capacity: Capacity::Slots(5),
+        reserved_parts: 0,
+        term: Term::default(),
+        utilization: None,
+    };
     assert_eq!(loaded.domains[0].pools, [expected]);
 }
 
