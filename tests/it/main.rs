@@ -30,3 +30,4 @@ mod slots;
 mod storage;
 mod support;
 mod twins;
+mod utilization;
