@@ -16,6 +16,7 @@ mod connect;
 mod differences;
 mod envoy;
 mod envoy_leases;
+mod envoy_shedding;
 mod grpc;
 mod http;
 mod lease;

@@ -300,7 +300,8 @@ pub(crate) async fn post(to: SocketAddr, path: &str, body: &str) -> std::io::Res
     send(to, "POST", path, &[("content-length", length.as_bytes())], body.as_bytes()).await
 }
 
-async fn send(
+/// Sends any request whose headers are any bytes.
+pub(crate) async fn send(
     to: SocketAddr,
     method: &str,
     path: &str,
