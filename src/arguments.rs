@@ -57,7 +57,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`. Keep it closed to the outside.
+    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Keep it closed to the outside.
     #[arg(
         long,
         value_name = "ADDRESS",

@@ -230,7 +230,7 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, path: &Path) -> 
     })
 }
 
-/// One line, whatever a name holds.
-fn printable(name: &str) -> String {
+/// A name from a rule file for a terminal or a log: one line, whatever it holds.
+pub fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{FFFD}")
 }

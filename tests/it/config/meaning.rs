@@ -265,7 +265,13 @@ fn a_fleet_limit_has_the_numbers_of_its_pool() {
     let domain = &loaded.domains[0];
     assert_eq!(domain.lease_key, "fleet_lease_id");
     let term = Term::of_micros(30_000_000);
-    let pool = Pool { name: "api".into(), capacity: tollgate::rules::Capacity::Slots(1_000), reserved_parts: 200_000, term, utilization: None };
+    let pool = Pool {
+        name: "api".into(),
+        capacity: tollgate::rules::Capacity::Slots(1_000),
+        reserved_parts: 200_000,
+        term,
+        utilization: None,
+    };
     assert_eq!(domain.pools, [pool]);
     let limit = |critical| fleet::Limit {
         capacity: fleet::Capacity::Slots(1_000),
@@ -287,7 +293,13 @@ fn a_pool_has_defaults() {
         "domain: edge\npools: {7: {capacity: 5}}\ndescriptors: [{key: a, fleet: {pool: 7}}]\n";
     let loaded = parse_all(&[text]);
     assert_eq!(loaded.render(false), "");
-    let expected = Pool { name: "7".into(), capacity: tollgate::rules::Capacity::Slots(5), reserved_parts: 0, term: Term::default(), utilization: None };
+    let expected = Pool {
+        name: "7".into(),
+        capacity: tollgate::rules::Capacity::Slots(5),
+        reserved_parts: 0,
+        term: Term::default(),
+        utilization: None,
+    };
     assert_eq!(loaded.domains[0].pools, [expected]);
 }
 

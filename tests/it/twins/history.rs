@@ -200,7 +200,8 @@ fn any_slots() -> impl Strategy<Value = Limit> {
 
 fn any_settings() -> impl Strategy<Value = Settings> {
     let span = || prop_oneof![1..=100_u64, 1..=60_000_000_u64, 1..=LONGEST_SHEDDING_US];
-    let ttl = prop_oneof![Just(EXACT_US.unsigned_abs()), 1..=60_000_000_u64, 1..=LONGEST_REPORT_TTL_US];
+    let ttl =
+        prop_oneof![Just(EXACT_US.unsigned_abs()), 1..=60_000_000_u64, 1..=LONGEST_REPORT_TTL_US];
     let any = ((1..=999_999_u32, 1..=999_999_u32), (span(), span()), ttl).prop_map(
         |((a, b), (hold_off_us, shed_all_after_us), ttl_us)| Settings {
             good_below_parts: a.min(b),
