@@ -26,7 +26,8 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
 
-bench: ## Measure what keys, leases and decisions cost, in memory and in Redis
+bench: ## Measure what keys, leases, reports and decisions cost, in memory and in Redis
 	cargo bench --locked --bench memory
 	cargo bench --locked --bench redis
 	cargo bench --locked --bench leases
+	cargo bench --locked --bench shedding

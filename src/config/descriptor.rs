@@ -6,16 +6,19 @@ use super::{
     head::Head,
     lease, limit,
     node::{Mapping, Node, Value},
+    scope::{Scope, Step},
     sibling::{self, Sibling},
     value,
     vocabulary::{self, Home},
 };
 use crate::rules::Descriptor;
 
-/// Reads the descriptors under `descriptors`. What they are among themselves is not looked at.
+/// Reads the descriptors under `descriptors`, which stand in that of an entry, or at the top. What they are
+/// among themselves is not looked at.
 pub(super) fn read_all(
     mapping: &Mapping<'_>,
     head: &Head,
+    above: Option<&Step<'_>>,
     report: &mut Report<'_>,
 ) -> Vec<Sibling> {
     let Some(entry) = mapping.get("descriptors") else { return Vec::new() };
@@ -23,10 +26,15 @@ pub(super) fn read_all(
         return Vec::new();
     }
     let items = value::list(entry, "`- key: user`", report).unwrap_or_default();
-    items.iter().filter_map(|item| read(item, head, report)).collect()
+    items.iter().filter_map(|item| read(item, head, above, report)).collect()
 }
 
-fn read(node: &Node<'_>, head: &Head, report: &mut Report<'_>) -> Option<Sibling> {
+fn read(
+    node: &Node<'_>,
+    head: &Head,
+    above: Option<&Step<'_>>,
+    report: &mut Report<'_>,
+) -> Option<Sibling> {
     let Value::Mapping(mapping) = &node.value else {
         report.push(
             Diagnostic::error(node.place(), format!("a descriptor is {}", node.kind()))
@@ -42,8 +50,10 @@ fn read(node: &Node<'_>, head: &Head, report: &mut Report<'_>) -> Option<Sibling
     };
     let share_threshold = share_threshold(mapping, value.as_ref(), report);
     let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
-    let limits = limit::read_all(mapping, &head.pools, report);
-    let below = read_all(mapping, head, report);
+    let step = Step::new(above, key.as_deref(), value.as_ref().and_then(Option::as_deref));
+    let scope = Scope { pools: &head.pools, step: &step };
+    let limits = limit::read_all(mapping, &scope, report);
+    let below = read_all(mapping, head, Some(&step), report);
     sibling::check(&below, report);
     let (key, value) = (key?, value?);
     let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;

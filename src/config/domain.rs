@@ -8,7 +8,7 @@ use super::{
     node::Mapping,
     sibling::{self, Sibling},
 };
-use crate::rules::{Descriptor, Domain};
+use crate::rules::{Descriptor, Domain, Kind};
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
     mem,
@@ -79,7 +79,7 @@ fn read(domain: Joined<'_>, report: &mut Report<'_>) -> Complete {
     let Joined { name, head, mappings } = domain;
     let mappings = mappings.into_iter();
     let descriptors =
-        mappings.flat_map(|mapping| descriptor::read_all(mapping, &head, report)).collect();
+        mappings.flat_map(|mapping| descriptor::read_all(mapping, &head, None, report)).collect();
     Complete { name, head, descriptors, replaced: mem::take(&mut report.replaced) }
 }
 
@@ -109,7 +109,7 @@ fn twice(name: &str, second: Place, first: Place, report: &mut Report<'_>) {
     );
 }
 
-/// Warns of a name under `replaces` that no limit has.
+/// Warns of a name under `replaces` that no limit has. A report has none: there is nothing to replace.
 fn check_replaced(
     descriptors: &[Descriptor],
     replaced: &[(String, Place)],
@@ -134,7 +134,8 @@ fn check_replaced(
 
 fn collect_names<'a>(descriptors: &'a [Descriptor], names: &mut HashSet<&'a str>) {
     for descriptor in descriptors {
-        names.extend(descriptor.limits.iter().filter_map(|rule| rule.name.as_deref()));
+        let limits = descriptor.limits.iter().filter(|rule| !matches!(rule.kind, Kind::Report(_)));
+        names.extend(limits.filter_map(|rule| rule.name.as_deref()));
         collect_names(&descriptor.descriptors, names);
     }
 }

@@ -5,36 +5,78 @@ use super::{
     node::{Entry, Value},
     value,
 };
-use crate::{lease::LONGEST_TERM_US, unit::Unit};
+use crate::{
+    lease::LONGEST_TERM_US,
+    unit::Unit,
+    worker::{LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US},
+};
 
 /// How to write a duration.
 const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
 
-/// The longest that a duration may be.
+/// The shortest or the longest that a duration may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Longest {
+struct Bound {
     micros: u64,
     in_words: &'static str,
     /// How to write it.
     text: &'static str,
 }
 
-/// The longest period of a rate.
-pub(super) const YEAR: Longest =
-    Longest { micros: Unit::Year.micros(), in_words: "a year", text: "365d" };
+/// How short and how long a duration may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    least: Bound,
+    most: Bound,
+}
 
-/// The longest lease.
-pub(super) const DAY: Longest = Longest { micros: LONGEST_TERM_US, in_words: "a day", text: "24h" };
+/// No time at all.
+const NOTHING: Bound = Bound { micros: 0, in_words: "nothing", text: "0s" };
 
-/// Reads a duration above 0, in microseconds.
-pub(super) fn read(entry: &Entry<'_>, longest: Longest, report: &mut Report<'_>) -> Option<u64> {
+/// The shortest that can be written, but for nothing.
+const INSTANT: Bound = Bound { micros: 1_000, in_words: "a millisecond", text: "1ms" };
+
+const SECOND: Bound = Bound { micros: Unit::Second.micros(), in_words: "a second", text: "1s" };
+
+const HALF_AN_HOUR: Bound =
+    Bound { micros: LONGEST_SHEDDING_US, in_words: "half an hour", text: "30m" };
+
+const TEN_MINUTES: Bound =
+    Bound { micros: LONGEST_REPORT_TTL_US, in_words: "ten minutes", text: "10m" };
+
+const DAY: Bound = Bound { micros: LONGEST_TERM_US, in_words: "a day", text: "24h" };
+
+const YEAR: Bound = Bound { micros: Unit::Year.micros(), in_words: "a year", text: "365d" };
+
+/// The period of a rate.
+pub(super) const PERIOD: Bounds = Bounds { least: INSTANT, most: YEAR };
+
+/// A lease.
+pub(super) const LEASE: Bounds = Bounds { least: INSTANT, most: DAY };
+
+/// The time until shedding begins.
+pub(super) const HOLD_OFF: Bounds = Bounds { least: NOTHING, most: HALF_AN_HOUR };
+
+/// The time until all is shed.
+pub(super) const SHEDDING: Bounds = Bounds { least: INSTANT, most: HALF_AN_HOUR };
+
+/// The time for which a report is fresh.
+pub(super) const REPORT: Bounds = Bounds { least: SECOND, most: TEN_MINUTES };
+
+/// Reads a duration, in microseconds.
+pub(super) fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -> Option<u64> {
+    let Bounds { least, most } = bounds;
     let key = &entry.key;
     let (message, help) = match &entry.node.value {
         Value::Text(text) => match micros(text) {
-            Some(0) => (format!("`{key}` is 0"), HELP.into()),
-            Some(micros) if micros > longest.micros => (
-                format!("`{key}` is longer than {}", longest.in_words),
-                format!("write at most `{}`", longest.text),
+            Some(0) if least.micros > 0 => (format!("`{key}` is 0"), HELP.into()),
+            Some(micros) if micros < least.micros => (
+                format!("`{key}` is shorter than {}", least.in_words),
+                format!("write at least `{}`", least.text),
+            ),
+            Some(micros) if micros > most.micros => (
+                format!("`{key}` is longer than {}", most.in_words),
+                format!("write at most `{}`", most.text),
             ),
             Some(micros) => return Some(micros),
             None => (format!("{} is no duration", shown(text)), HELP.into()),

@@ -1,6 +1,8 @@
 //! What stands beside a limit, whichever it is.
 
-use super::{Diagnostic, Place, diagnostic::Report, metadata, node::Mapping, value};
+use super::{
+    Diagnostic, Place, diagnostic::Report, metadata, node::Mapping, value, vocabulary::REPORT,
+};
 use crate::rules::{Kind, OnStoreFailure, Rule};
 use serde_json::{Map, Value};
 
@@ -20,6 +22,10 @@ pub(super) struct Flags {
 
 /// What makes no difference where nothing is ever refused.
 const ABOUT_REFUSALS: &[&str] = &["shadow_mode", "quota_mode", "on_store_failure", "message"];
+
+/// What makes no difference where there is no request, and no answer that anybody reads.
+const ABOUT_REQUESTS: &[&str] =
+    &["shadow_mode", "quota_mode", "on_store_failure", "message", "metadata", "detailed_metric"];
 
 impl Flags {
     pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Self {
@@ -41,26 +47,25 @@ impl Flags {
 
     /// Reports what cannot be said of a limit that lets everything pass.
     pub(super) fn check_unlimited(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
-        if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
-            report.push(
-                value::wrong(
-                    entry,
-                    "`overdraw` on an unlimited limit: there is nothing to draw from",
-                )
-                .help("remove it"),
-            );
-        }
-        for entry in mapping.among(ABOUT_REFUSALS) {
-            let key = &entry.key;
-            report.push(
-                Diagnostic::warning(
-                    entry.key_place,
-                    format!("`{key}` does nothing here: an unlimited limit refuses nobody"),
-                )
-                .help("remove it")
-                .key(key),
-            );
-        }
+        let why = "`overdraw` on an unlimited limit: there is nothing to draw from";
+        self.check_overdraw(mapping, why, "remove it", report);
+        useless(mapping, ABOUT_REFUSALS, "an unlimited limit refuses nobody", report);
+    }
+
+    /// Reports what cannot be said of a worker's report.
+    pub(super) fn check_report(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
+        let why = format!("`overdraw` beside `{REPORT}`: a report takes nothing");
+        self.check_overdraw(mapping, &why, "remove it", report);
+        useless(mapping, ABOUT_REQUESTS, "a report is no request, and is not refused", report);
+    }
+
+    /// Reports what cannot be said of a limit that drops requests while workers are too busy.
+    pub(super) fn check_shedder(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
+        let why = "`overdraw` beside `utilization`: nothing is taken that could be drawn";
+        self.check_overdraw(mapping, why, FOR_RATES, report);
+        let why = "`on_store_failure: local` beside `utilization`: \
+                   one process does not know what workers report elsewhere";
+        self.check_local(mapping, why, report);
     }
 
     /// Reports what cannot be said of a limit on slots.
@@ -70,27 +75,32 @@ impl Flags {
         limiter: &str,
         report: &mut Report<'_>,
     ) {
+        let why = format!("`overdraw` beside `{limiter}`: a slot is taken before it is used");
+        self.check_overdraw(mapping, &why, FOR_RATES, report);
+        let why = format!(
+            "`on_store_failure: local` beside `{limiter}`: \
+             one process does not know which slots are taken elsewhere"
+        );
+        self.check_local(mapping, &why, report);
+    }
+
+    fn check_overdraw(
+        &self,
+        mapping: &Mapping<'_>,
+        why: &str,
+        help: &str,
+        report: &mut Report<'_>,
+    ) {
         if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
-            report.push(
-                value::wrong(
-                    entry,
-                    format!("`overdraw` beside `{limiter}`: a slot is taken before it is used"),
-                )
-                .help("remove it: it is for rate limits"),
-            );
+            report.push(value::wrong(entry, why).help(help));
         }
+    }
+
+    fn check_local(&self, mapping: &Mapping<'_>, why: &str, report: &mut Report<'_>) {
         let is_local = self.on_store_failure == OnStoreFailure::Local;
         if let Some(entry) = mapping.get("on_store_failure").filter(|_| is_local) {
-            report.push(
-                value::wrong(
-                    entry,
-                    format!(
-                        "`on_store_failure: local` beside `{limiter}`: \
-                         one process does not know which slots are taken elsewhere"
-                    ),
-                )
-                .help("write `allow` or `deny`: `local` is for rate limits"),
-            );
+            let help = "write `allow` or `deny`: `local` is for rate limits";
+            report.push(value::wrong(entry, why).help(help));
         }
     }
 
@@ -112,6 +122,21 @@ impl Flags {
             on_store_failure: self.on_store_failure,
             message: self.message,
         }
+    }
+}
+
+/// What to do about `overdraw` where there is something to limit, but no rate.
+const FOR_RATES: &str = "remove it: it is for rate limits";
+
+/// Warns of keys that make no difference.
+fn useless(mapping: &Mapping<'_>, keys: &[&str], why: &str, report: &mut Report<'_>) {
+    for entry in mapping.among(keys) {
+        let key = &entry.key;
+        report.push(
+            Diagnostic::warning(entry.key_place, format!("`{key}` does nothing here: {why}"))
+                .help("remove it")
+                .key(key),
+        );
     }
 }
 

@@ -5,7 +5,8 @@ use super::{
     diagnostic::Report,
     limit::Limiter,
     node::Entry,
-    pool::Pools,
+    pool::Located,
+    scope::Scope,
     value,
     vocabulary::{self, Home},
 };
@@ -18,7 +19,7 @@ use crate::{
 pub(super) fn read(
     entry: &Entry<'_>,
     weighs_hits: bool,
-    pools: &Pools,
+    scope: &Scope<'_>,
     report: &mut Report<'_>,
 ) -> Option<Limiter> {
     let mapping = value::mapping(entry, "{pool: api}", report)?;
@@ -32,8 +33,8 @@ pub(super) fn read(
         );
         return None;
     };
-    let Pool { name, capacity, reserved_parts, term, utilization } =
-        pools.find(named, report)?.clone();
+    let Located { pool, .. } = scope.pools.find(named, report)?;
+    let Pool { name, capacity, reserved_parts, term, utilization } = pool.clone();
     let capacity = match capacity {
         Capacity::Slots(slots) => fleet::Capacity::Slots(slots),
         Capacity::Reported => {

@@ -6,7 +6,8 @@ use super::{
     diagnostic::{Report, shown},
     duration,
     node::{Entry, Mapping},
-    value, vocabulary,
+    value,
+    vocabulary::REPORT,
 };
 use crate::{lease::Term, rules::ACQUIRE_KEY};
 use http::HeaderName;
@@ -39,12 +40,13 @@ impl Beside {
         Self { weighs_hits: weight.is_some(), header }
     }
 
-    /// Reports what stands beside a limit on rates, where there is no lease.
+    /// Reports what stands beside something that is no limit on slots, and knows no lease.
     pub(super) fn refuse(mapping: &Mapping<'_>, limiter: &str, report: &mut Report<'_>) {
         for entry in mapping.among(BESIDE) {
             let key = &entry.key;
-            let why = match key.as_str() {
-                "weight" => "what a request takes of a rate is always its hits",
+            let why = match (limiter, key.as_str()) {
+                ("utilization" | REPORT, _) => "it takes no slots",
+                (_, "weight") => "what a request takes of a rate is always its hits",
                 _ => "what a request takes of a rate is under no lease",
             };
             report.push(
@@ -59,7 +61,7 @@ impl Beside {
 /// How long leases last, from `lease_ttl`.
 pub(super) fn term(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Term {
     let entry = mapping.get("lease_ttl");
-    let micros = entry.and_then(|entry| duration::read(entry, duration::DAY, report));
+    let micros = entry.and_then(|entry| duration::read(entry, duration::LEASE, report));
     micros.map(Term::of_micros).unwrap_or_default()
 }
 
@@ -123,9 +125,4 @@ fn header(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     };
     report.push(value::wrong(entry, message).help(help));
     None
-}
-
-/// Whether a limiter counts slots, which are taken under leases.
-pub(super) fn is_under(limiter: &str) -> bool {
-    vocabulary::SLOT_LIMITERS.contains(&limiter)
 }

@@ -5,17 +5,27 @@ use super::{
     diagnostic::{Report, shown},
     lease,
     node::{Entry, Mapping, Value},
-    share, value,
+    share,
+    usage::{self, Usage},
+    value,
     vocabulary::{self, Home},
+    worker,
 };
 use crate::{
     limiter::fleet::WHOLE_PARTS,
-    rules::{Capacity, Descriptor, Pool},
+    rules::{Capacity, Descriptor, Pool, Utilization},
 };
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::{HashMap, hash_map};
 
 /// How to describe a pool.
 const EXAMPLE: &str = "{capacity: 1000, reserved: 20%, lease_ttl: 60s}";
+
+/// How many slots a pool has, where its workers say it.
+const REPORTED: &str = "reported";
+
+/// How to say how many slots a pool has.
+const CAPACITY_HELP: &str =
+    "`capacity: 1000`, or `capacity: reported` for as many as its workers report";
 
 /// How many pools are named to somebody who named none of them.
 const MOST_LISTED: usize = 10;
@@ -37,6 +47,15 @@ struct Known {
     place: Place,
     /// `None` where something is wrong with it.
     pool: Option<Pool>,
+    /// Whether it is written how many slots it has.
+    says_capacity: bool,
+}
+
+/// A pool without mistakes, and where it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Located<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) place: Place,
 }
 
 impl Pools {
@@ -50,8 +69,12 @@ impl Pools {
         match value::mapping(entry, &format!("{{api: {EXAMPLE}}}"), report) {
             Some(mapping) => {
                 for entry in &mapping.entries {
-                    let name = entry.key.clone();
-                    pools.add(Known { name, place: entry.key_place, pool: read(entry, report) });
+                    pools.add(Known {
+                        name: entry.key.clone(),
+                        place: entry.key_place,
+                        pool: read(entry, report),
+                        says_capacity: says_capacity(entry),
+                    });
                 }
             }
             None => pools.may_be_more = true,
@@ -83,14 +106,15 @@ impl Pools {
     }
 
     /// The pool that a limit names. Reports it where there is none of this name.
-    pub(super) fn find(&self, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<&Pool> {
+    pub(super) fn find(&self, entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Located<'_>> {
         let name = value::name(entry, report)?;
         let known = self.by_name.get(&name).and_then(|place| self.known.get(*place));
         if known.is_none() && !self.may_be_more {
             let message = format!("this domain has no pool {}", shown(&name));
             report.push(value::wrong(entry, message).help(self.instead_of(&name)));
         }
-        known?.pool.as_ref()
+        let Known { place, pool, .. } = known?;
+        pool.as_ref().map(|pool| Located { pool, place: *place })
     }
 
     /// What to write in place of a name that no pool has.
@@ -108,20 +132,14 @@ impl Pools {
         }
     }
 
-    /// Warns of pools that no limit is about.
+    /// Warns of pools that no limit is about, and of what they say for nobody.
     pub(super) fn check_used(&self, descriptors: &[Descriptor], report: &mut Report<'_>) {
-        let mut used = HashSet::new();
-        collect_used(descriptors, &mut used);
-        for Known { name, place, .. } in &self.known {
-            if !used.contains(name.as_str()) {
-                report.push(
-                    Diagnostic::warning(*place, format!("no limit uses the pool {}", shown(name)))
-                        .help(format!(
-                            "put {} on the descriptors of its requests, or remove it",
-                            shown(&format!("fleet: {{pool: {name}}}"))
-                        ))
-                        .key(name),
-                );
+        let usages = Usage::of_pools(descriptors);
+        for Known { name, place, pool, says_capacity } in &self.known {
+            let Some(pool) = pool else { continue };
+            let usage = usages.get(name.as_str()).copied().unwrap_or_default();
+            if let Some(warning) = usage::check(pool, *place, *says_capacity, usage) {
+                report.push(warning);
             }
         }
     }
@@ -136,24 +154,34 @@ fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Pool> {
     let name = name(entry, report);
     let mapping = value::mapping(entry, EXAMPLE, report)?;
     vocabulary::check(mapping, Home::Pool, report);
-    let capacity = match mapping.get("capacity") {
-        Some(entry) => capacity(entry, report),
-        None => {
+    let utilization = mapping.get("utilization");
+    let capacity = match (mapping.get("capacity"), utilization) {
+        (Some(entry), _) => capacity(entry, report),
+        // What only sheds load needs no slots.
+        (None, Some(_)) => Some(Capacity::Reported),
+        (None, None) => {
             report.push(
                 Diagnostic::error(entry.key_place, "`capacity` is missing")
-                    .help("say how many requests the pool takes at once: `capacity: 1000`")
+                    .help(format!("say how many requests the pool takes at once: {CAPACITY_HELP}"))
                     .key("capacity"),
             );
             None
         }
+    };
+    let utilization = match utilization {
+        Some(entry) => worker::read(entry, report).map(Some),
+        None => Some((capacity == Some(Capacity::Reported)).then(Utilization::default)),
     };
     let reserved = mapping.get("reserved");
     let reserved_parts = reserved.map_or(Some(0), |entry| share::read(entry, report));
     let term = lease::term(mapping, report);
     let (name, capacity, reserved_parts) = (name?, capacity?, reserved_parts?);
     check_room(mapping, capacity, reserved_parts, report);
-    let capacity = Capacity::Slots(capacity);
-    Some(Pool { name, capacity, reserved_parts, term, utilization: None })
+    Some(Pool { name, capacity, reserved_parts, term, utilization: utilization? })
+}
+
+fn says_capacity(entry: &Entry<'_>) -> bool {
+    matches!(&entry.node.value, Value::Mapping(mapping) if mapping.get("capacity").is_some())
 }
 
 /// A pool's name, which is a key here.
@@ -174,22 +202,29 @@ fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     None
 }
 
-fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
-    if matches!(&entry.node.value, Value::Text(text) if text == "reported") {
-        report.push(
-            value::wrong(entry, "this version does not have `capacity: reported` yet").help(
-                "write how many slots the pool has: capacity that workers report comes with a later version",
-            ),
-        );
-        return None;
+fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Capacity> {
+    match &entry.node.value {
+        Value::Text(text) if text == REPORTED => Some(Capacity::Reported),
+        Value::Text(text) if !value::is_whole(text) => {
+            let meant = vocabulary::closest(text, &[REPORTED]).is_some();
+            let meant = if meant { "did you mean `reported`?\n" } else { "" };
+            let message = format!("`capacity` is {}, which is no number of slots", shown(text));
+            report.push(value::wrong(entry, message).help(format!("{meant}write {CAPACITY_HELP}")));
+            None
+        }
+        _ => value::whole(entry, report).map(Capacity::Slots),
     }
-    value::whole(entry, report)
 }
 
 /// Warns of a pool that has no room for requests that are not critical.
-fn check_room(mapping: &Mapping<'_>, capacity: u32, reserved_parts: u32, report: &mut Report<'_>) {
+fn check_room(
+    mapping: &Mapping<'_>,
+    capacity: Capacity,
+    reserved_parts: u32,
+    report: &mut Report<'_>,
+) {
     let (key, what) = match (capacity, reserved_parts) {
-        (0, _) => ("capacity", "`capacity: 0`"),
+        (Capacity::Slots(0), _) => ("capacity", "`capacity: 0`"),
         (_, WHOLE_PARTS) => ("reserved", "a reserve of 100 %"),
         _ => return,
     };
@@ -211,11 +246,4 @@ fn twice(name: &str, second: Place, first: Place, report: &Report<'_>) -> Diagno
         .help("describe it in one file: limits in all files of the domain may name it")
         .key(name)
         .related(first, "first here")
-}
-
-fn collect_used<'a>(descriptors: &'a [Descriptor], used: &mut HashSet<&'a str>) {
-    for descriptor in descriptors {
-        used.extend(descriptor.limits.iter().filter_map(|rule| rule.pool.as_deref()));
-        collect_used(&descriptor.descriptors, used);
-    }
 }

@@ -56,6 +56,16 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
     None
 }
 
+/// A share as a text says it: `80 %`.
+pub(super) fn in_words(parts: u32) -> String {
+    format!("{} %", f64::from(parts) / f64::from(WHOLE_PARTS / 100))
+}
+
+/// A share as a file writes it: `80%`.
+pub(super) fn as_written(parts: u32) -> String {
+    in_words(parts).replace(' ', "")
+}
+
 /// A decimal number, with or without a percent sign, in millionths.
 fn parts(text: &str) -> Result<u32, Wrong> {
     let (number, digits) = match text.strip_suffix('%') {
@@ -105,6 +115,13 @@ mod tests {
             ("000%", 0),
         ] {
             assert_eq!(parts(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_written_as_they_are_read() {
+        for text in ["20%", "12.5%", "0.0001%", "99.9999%", "100%", "0%"] {
+            assert_eq!(as_written(parts(text).unwrap()), text);
         }
     }
 

@@ -117,7 +117,7 @@ fn rate_of_parts(
     };
     let (tokens, per) = (required("tokens"), required("per"));
     let tokens = tokens.and_then(|entry| value::whole(entry, report));
-    let period_us = per.and_then(|entry| duration::read(entry, duration::YEAR, report));
+    let period_us = per.and_then(|entry| duration::read(entry, duration::PERIOD, report));
     Some(Rate { tokens: tokens?, period_us: period_us? })
 }
 

@@ -10,6 +10,9 @@ use super::{
 /// The longest text, in bytes.
 pub(super) const LONGEST_TEXT: usize = 4096;
 
+/// What to do about text that is longer.
+pub(super) const SHORTER: &str = "write a shorter text";
+
 /// Text that names something: a string, or a whole number or boolean as it was written. Empty text
 /// and no value at all are nothing, without an error.
 pub(super) fn name_or_nothing(
@@ -17,28 +20,41 @@ pub(super) fn name_or_nothing(
     report: &mut Report<'_>,
 ) -> Option<Option<String>> {
     let Entry { key, node, .. } = entry;
+    let (is, help) = match text(node) {
+        Ok(text) => return Some(Some(text).filter(|text| !text.is_empty())),
+        Err(NoText::Fraction) => (
+            format!("is {}, which is no whole number", shown(node.literal)),
+            format!("put it in quotes if it is meant as text: {}", quoted(entry)),
+        ),
+        Err(NoText::Parts) => {
+            (format!("is {}", node.kind()), format!("write one text: `{key}: example`"))
+        }
+        Err(NoText::TooLong) => (too_long(), SHORTER.to_owned()),
+    };
+    report.push(wrong(entry, format!("`{key}` {is}")).help(help));
+    None
+}
+
+/// Why a value is no text that names something.
+pub(super) enum NoText {
+    /// It is a number, but not a whole one.
+    Fraction,
+    /// It is a list or a mapping.
+    Parts,
+    TooLong,
+}
+
+/// Text that names something, as it was written. Nothing is empty text.
+pub(super) fn text(node: &Node<'_>) -> Result<String, NoText> {
     let text = match &node.value {
-        Value::Null => return Some(None),
+        Value::Null => String::new(),
         Value::Text(text) => text.clone(),
         Value::Bool(_) | Value::Integer(_) => unquoted(node),
         Value::Float(_) if is_whole(node.literal) => unquoted(node),
-        Value::Float(_) => {
-            let literal = shown(node.literal);
-            report.push(
-                wrong(entry, format!("`{key}` is {literal}, which is no whole number"))
-                    .help(format!("put it in quotes if it is meant as text: {}", quoted(entry))),
-            );
-            return None;
-        }
-        Value::List(_) | Value::Mapping(_) => {
-            report.push(
-                wrong(entry, format!("`{key}` is {}", node.kind()))
-                    .help(format!("write one text: `{key}: example`")),
-            );
-            return None;
-        }
+        Value::Float(_) => return Err(NoText::Fraction),
+        Value::List(_) | Value::Mapping(_) => return Err(NoText::Parts),
     };
-    short_enough(entry, &text, report).then_some(Some(text).filter(|text| !text.is_empty()))
+    if text.len() > LONGEST_TEXT { Err(NoText::TooLong) } else { Ok(text) }
 }
 
 /// The same, where there must be some text.
@@ -211,7 +227,8 @@ fn unquoted(node: &Node<'_>) -> String {
     node.literal.trim_matches(['"', '\'']).into()
 }
 
-fn is_whole(text: &str) -> bool {
+/// Whether it is a whole number, of whatever size.
+pub(super) fn is_whole(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -232,11 +249,12 @@ fn without_quotes(entry: &Entry<'_>) -> String {
 fn short_enough(entry: &Entry<'_>, text: &str, report: &mut Report<'_>) -> bool {
     let fits = text.len() <= LONGEST_TEXT;
     if !fits {
-        let key = &entry.key;
-        report.push(
-            wrong(entry, format!("`{key}` is longer than {LONGEST_TEXT} bytes"))
-                .help("write a shorter text"),
-        );
+        report.push(wrong(entry, format!("`{}` {}", entry.key, too_long())).help(SHORTER));
     }
     fits
+}
+
+/// What is said of text that is too long.
+pub(super) fn too_long() -> String {
+    format!("is longer than {LONGEST_TEXT} bytes")
 }

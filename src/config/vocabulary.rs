@@ -1,6 +1,4 @@
 //! Which key may stand where, and what to answer to one that may not.
-//!
-//! A limiter that comes with a later version is a line in [`PLANNED`] until it does.
 
 use super::{
     Diagnostic,
@@ -9,10 +7,15 @@ use super::{
 };
 
 /// The limiters.
-pub(super) const LIMITERS: &[&str] = &["rate_limit", "token_bucket", "concurrency", "fleet"];
+pub(super) const LIMITERS: &[&str] =
+    &["rate_limit", "token_bucket", "concurrency", "fleet", "utilization"];
 
-/// Those that count slots, which are taken under leases.
-pub(super) const SLOT_LIMITERS: &[&str] = &["concurrency", "fleet"];
+/// What makes a descriptor of a request a report of a worker, and no request.
+pub(super) const REPORT: &str = "utilization_report";
+
+/// What a descriptor does with what it matches: one of the limiters, or it is a report.
+pub(super) const RULES: &[&str] =
+    &["rate_limit", "token_bucket", "concurrency", "fleet", "utilization", REPORT];
 
 /// What may stand beside any limit.
 pub(super) const FLAGS: &[&str] = &[
@@ -30,41 +33,19 @@ pub(super) const FLAGS: &[&str] = &[
 ];
 
 const FILE: &[&str] = &["domain", "lease_key", "pools", "descriptors"];
-const POOL: &[&str] = &["capacity", "reserved", "lease_ttl"];
+const POOL: &[&str] = &["capacity", "reserved", "lease_ttl", "utilization"];
+const POOL_UTILIZATION: &[&str] =
+    &["good_below", "bad_above", "hold_off", "shed_all_after", "report_ttl", "shed"];
 const ENTRY: &[&str] = &["key", "value"];
 const DESCRIPTOR: &[&str] = &["limits", "descriptors", "share_threshold", "value_to_metric"];
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const TOKEN_BUCKET: &[&str] = &["rate", "burst"];
 const CONCURRENCY: &[&str] = &["max", "lease_ttl"];
 const FLEET: &[&str] = &["pool", "critical"];
+const UTILIZATION: &[&str] = &["pool", "class", "shed_by"];
+const UTILIZATION_REPORT: &[&str] = &["pool", "worker"];
 const RATE: &[&str] = &["tokens", "per"];
 const REPLACES: &[&str] = &["name"];
-
-/// A key that is known, and means nothing yet.
-struct Planned {
-    key: &'static str,
-    role: Role,
-    /// What will come with it, as the subject of a sentence.
-    feature: &'static str,
-}
-
-/// What a planned key is.
-#[derive(PartialEq, Eq)]
-enum Role {
-    /// A limiter.
-    Limiter,
-    /// Something inside a pool.
-    Pool,
-}
-
-const PLANNED: &[Planned] = &[
-    Planned { key: "utilization", role: Role::Limiter, feature: SHEDDERS },
-    Planned { key: "utilization_report", role: Role::Limiter, feature: SHEDDERS },
-    Planned { key: "utilization", role: Role::Pool, feature: SHEDDERS },
-];
-
-const SHEDDERS: &str =
-    "utilization shedders, which give up what matters less while workers are too busy,";
 
 /// A mapping of a rule file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +53,8 @@ pub(super) enum Home {
     File,
     /// A pool, under `pools`.
     Pool,
+    /// `utilization` in a pool.
+    PoolUtilization,
     Descriptor,
     /// An item of `limits`.
     Item,
@@ -79,6 +62,9 @@ pub(super) enum Home {
     TokenBucket,
     Concurrency,
     Fleet,
+    /// `utilization` as a limit.
+    Utilization,
+    UtilizationReport,
     /// A rate that is not written as text.
     Rate,
     /// An item of `replaces`.
@@ -86,14 +72,17 @@ pub(super) enum Home {
 }
 
 impl Home {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self::File,
         Self::Descriptor,
         Self::RateLimit,
         Self::TokenBucket,
         Self::Concurrency,
         Self::Fleet,
+        Self::Utilization,
+        Self::UtilizationReport,
         Self::Pool,
+        Self::PoolUtilization,
         Self::Item,
         Self::Rate,
         Self::Replaces,
@@ -103,12 +92,15 @@ impl Home {
         match self {
             Self::File => FILE.to_vec(),
             Self::Pool => POOL.to_vec(),
-            Self::Descriptor => [ENTRY, LIMITERS, DESCRIPTOR, FLAGS].concat(),
+            Self::PoolUtilization => POOL_UTILIZATION.to_vec(),
+            Self::Descriptor => [ENTRY, RULES, DESCRIPTOR, FLAGS].concat(),
             Self::Item => [LIMITERS, FLAGS].concat(),
             Self::RateLimit => RATE_LIMIT.to_vec(),
             Self::TokenBucket => TOKEN_BUCKET.to_vec(),
             Self::Concurrency => CONCURRENCY.to_vec(),
             Self::Fleet => FLEET.to_vec(),
+            Self::Utilization => UTILIZATION.to_vec(),
+            Self::UtilizationReport => UTILIZATION_REPORT.to_vec(),
             Self::Rate => RATE.to_vec(),
             Self::Replaces => REPLACES.to_vec(),
         }
@@ -118,12 +110,15 @@ impl Home {
         match self {
             Self::File => "a rule file",
             Self::Pool => "a pool",
+            Self::PoolUtilization => "the `utilization` of a pool",
             Self::Descriptor => "a descriptor",
             Self::Item => "an item of `limits`",
             Self::RateLimit => "`rate_limit`",
             Self::TokenBucket => "`token_bucket`",
             Self::Concurrency => "`concurrency`",
             Self::Fleet => "`fleet`",
+            Self::Utilization => "`utilization`",
+            Self::UtilizationReport => "`utilization_report`",
             Self::Rate => "`rate`",
             Self::Replaces => "an item of `replaces`",
         }
@@ -134,55 +129,40 @@ impl Home {
         match self {
             Self::File => "at the top of the file",
             Self::Pool => "in the pool, under `pools`",
+            Self::PoolUtilization => "in the `utilization` of the pool, under `pools`",
             Self::Descriptor | Self::Item => "in a descriptor, beside `key` and the limit",
             Self::RateLimit => "inside `rate_limit`",
             Self::TokenBucket => "inside `token_bucket`",
             Self::Concurrency => "inside `concurrency`",
             Self::Fleet => "inside `fleet`",
+            Self::Utilization => "inside `utilization`, beside `key`",
+            Self::UtilizationReport => "inside `utilization_report`",
             Self::Rate => "inside `rate`",
             Self::Replaces => "inside `replaces`",
         }
     }
 
-    /// All others, the likeliest first: what is no key of a fleet limit is one of its pool.
+    /// All others, the likeliest first: what is no key of a limit on a pool is one of the pool, and the
+    /// other way round.
     fn others(self) -> impl Iterator<Item = Self> {
-        let likeliest = (self == Self::Fleet).then_some(Self::Pool);
+        let likeliest = match self {
+            Self::Fleet | Self::UtilizationReport => Some(Self::Pool),
+            Self::Utilization => Some(Self::PoolUtilization),
+            Self::PoolUtilization => Some(Self::Utilization),
+            _ => None,
+        };
         likeliest.into_iter().chain(Self::ALL).filter(move |other| *other != self)
     }
-
-    fn plans(self, planned: &Planned) -> bool {
-        match self {
-            Self::Pool => planned.role == Role::Pool,
-            Self::Descriptor | Self::Item => planned.role == Role::Limiter,
-            _ => false,
-        }
-    }
 }
 
-/// Whether a mapping has a limit of a kind that comes later.
-pub(super) fn has_planned_limit(mapping: &Mapping<'_>) -> bool {
-    mapping.entries.iter().any(|entry| {
-        PLANNED.iter().any(|planned| planned.role == Role::Limiter && planned.key == entry.key)
-    })
-}
-
-/// Reports keys that may not stand here.
-pub(super) fn check(mapping: &Mapping<'_>, home: Home, report: &mut Report<'_>) {
+/// Reports keys that may not stand here. Whether there were none.
+pub(super) fn check(mapping: &Mapping<'_>, home: Home, report: &mut Report<'_>) -> bool {
     let known = home.keys();
-    for entry in mapping.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
-        let planned = PLANNED.iter().find(|it| it.key == entry.key && home.plans(it));
-        report.push(match planned {
-            Some(planned) => not_yet(entry, planned),
-            None => unknown(entry, home, &known),
-        });
+    let is_known = |entry: &&Entry<'_>| known.contains(&entry.key.as_str());
+    for entry in mapping.entries.iter().filter(|entry| !is_known(entry)) {
+        report.push(unknown(entry, home, &known));
     }
-}
-
-fn not_yet(entry: &Entry<'_>, planned: &Planned) -> Diagnostic {
-    let Planned { key, feature, .. } = planned;
-    Diagnostic::error(entry.key_place, format!("this version does not have `{key}` yet"))
-        .help(format!("remove it: {feature} come with a later version"))
-        .key(*key)
+    mapping.entries.iter().all(|entry| is_known(&entry))
 }
 
 fn unknown(entry: &Entry<'_>, home: Home, known: &[&str]) -> Diagnostic {
@@ -250,6 +230,11 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_are_limiters_and_the_report() {
+        assert_eq!(RULES, [LIMITERS, &[REPORT]].concat());
+    }
 
     #[test]
     fn distance_counts_letters() {

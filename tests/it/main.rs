@@ -25,6 +25,7 @@ mod packaging;
 mod readme;
 mod replicas;
 mod serve;
+mod shedding;
 mod slots;
 mod storage;
 mod support;

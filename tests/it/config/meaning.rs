@@ -5,7 +5,7 @@ use serde_json::json;
 use tollgate::{
     lease::{LONGEST_TERM_US, Term},
     limiter::{Limit, concurrency, fleet, token_bucket},
-    rules::{Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
+    rules::{Capacity, Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
     unit::Unit,
 };
 
@@ -27,8 +27,7 @@ fn rule(lines: &str) -> Rule {
 fn bucket(lines: &str) -> token_bucket::Limit {
     match rule(lines).kind {
         Kind::Limit(Limit::TokenBucket(limit)) => limit,
-        Kind::Limit(_) | Kind::Report(_) => panic!("no rate"),
-        Kind::Unlimited => panic!("unlimited"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -192,10 +191,10 @@ fn anchors_and_merge_keys_work() {
         "  - {key: c, token_bucket: {<<: *slow, burst: 9}}\n",
     ));
     let burst = |descriptor: &Descriptor| match descriptor.limits[0].kind {
-        Kind::Limit(limit) => limit.amount().unwrap(),
-        _ => panic!("unlimited"),
+        Kind::Limit(limit) => limit.amount(),
+        other => panic!("{other:?}"),
     };
-    assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [3, 9]);
+    assert_eq!(read.descriptors.iter().map(burst).collect::<Vec<_>>(), [Some(3), Some(9)]);
 }
 
 #[test]
@@ -267,7 +266,7 @@ fn a_fleet_limit_has_the_numbers_of_its_pool() {
     let term = Term::of_micros(30_000_000);
     let pool = Pool {
         name: "api".into(),
-        capacity: tollgate::rules::Capacity::Slots(1_000),
+        capacity: Capacity::Slots(1_000),
         reserved_parts: 200_000,
         term,
         utilization: None,
@@ -295,7 +294,7 @@ fn a_pool_has_defaults() {
     assert_eq!(loaded.render(false), "");
     let expected = Pool {
         name: "7".into(),
-        capacity: tollgate::rules::Capacity::Slots(5),
+        capacity: Capacity::Slots(5),
         reserved_parts: 0,
         term: Term::default(),
         utilization: None,

@@ -7,6 +7,7 @@ mod fuzz;
 mod meaning;
 mod mistake;
 mod rendering;
+mod utilization;
 
 use tollgate::config::{Loaded, Options, Source, parse};
 

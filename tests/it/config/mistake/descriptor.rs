@@ -21,18 +21,6 @@ fn descriptors() {
             ("key: a\nrat_limit: {}", 2, 1, "unknown key `rat_limit` in a descriptor"),
             ("key: a\nunit: day", 2, 1, "unknown key `unit` in a descriptor"),
             ("key: a\nkey: b", 2, 1, "`key` stands twice, first on line 3"),
-            (
-                "key: a\nutilization: {}\nname: c",
-                2,
-                1,
-                "this version does not have `utilization` yet",
-            ),
-            (
-                "key: a\nutilization_report: {}",
-                2,
-                1,
-                "this version does not have `utilization_report` yet",
-            ),
             ("key: a\ndescriptors: b", 2, 14, "`descriptors` is text, not a list"),
             (
                 "key: a\nvalue_to_metric: 1",

@@ -104,12 +104,6 @@ fn several_limits() {
             ("key: a\nlimits: [a]", 2, 10, "an item of `limits` is text"),
             ("key: a\nlimits: [{name: b}]", 2, 10, "an item of `limits` without a limit"),
             (
-                "key: a\nlimits: [{utilization: {}}]",
-                2,
-                11,
-                "this version does not have `utilization` yet",
-            ),
-            (
                 "key: a\nlimits: [{token_bucket: {rate: 1/s}, value: b}]",
                 2,
                 38,

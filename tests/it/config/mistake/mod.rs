@@ -5,6 +5,8 @@ mod file;
 mod lease;
 mod limit;
 mod pool;
+mod report;
+mod utilization;
 
 use super::{descriptor, parse_all};
 use tollgate::config::{Loaded, Severity};

@@ -24,14 +24,11 @@ fn pools() {
     check("{}", 3, "`capacity` is missing");
     check("{capacity: 1.5}", 19, "`capacity` is `1.5`, which is no whole number");
     check("{capacity: -1}", 19, "`capacity` is negative");
-    check("{capacity: many}", 19, "`capacity` is text, not a number");
-    check("{capacity: reported}", 19, "this version does not have `capacity: reported` yet");
+    check("{capacity: many}", 19, "`capacity` is `many`, which is no number of slots");
+    check("{capacity: Reported}", 19, "`capacity` is `Reported`, which is no number of slots");
+    check("{capacity: \"5\"}", 19, "`capacity` is a number in quotes");
+    check("{capacity: [5]}", 19, "`capacity` is a list, not a number");
     check("{capacity: 5, max: 5}", 22, "unknown key `max` in a pool");
-    check(
-        "{capacity: 5, utilization: {good_below: 0.7}}",
-        22,
-        "this version does not have `utilization` yet",
-    );
     check("{capacity: 5, lease_ttl: 60}", 33, "`lease_ttl` has no unit of time");
     check("{capacity: 5, lease_ttl: 0ms}", 33, "`lease_ttl` is 0");
     check("{capacity: 5, lease_ttl: 25h}", 33, "`lease_ttl` is longer than a day");
@@ -107,7 +104,10 @@ fn a_pool_that_is_not_there_is_told_with_those_that_are() {
 #[test]
 fn a_pool_with_a_mistake_is_there() {
     let text = file("{capacity: many}", "{pool: api}");
-    assert_eq!(messages(&parse_all(&[&text])), ["`capacity` is text, not a number"]);
+    assert_eq!(
+        messages(&parse_all(&[&text])),
+        ["`capacity` is `many`, which is no number of slots"]
+    );
     let text = "domain: edge\npools: api\ndescriptors: [{key: a, fleet: {pool: api}}]\n";
     assert_eq!(messages(&parse_all(&[text])), ["`pools` is text, not a mapping"]);
 }
@@ -121,6 +121,8 @@ fn pools_that_can_hardly_be_meant() {
     check(&text, 3, 19, "`capacity: 0` refuses everything that is not critical");
     let text = file("{capacity: 5, reserved: 100%}", "{pool: api}");
     check(&text, 3, 32, "a reserve of 100 % refuses everything that is not critical");
+    let text = file("{capacity: reported, reserved: 100%}", "{pool: api}");
+    check(&text, 3, 39, "a reserve of 100 % refuses everything that is not critical");
     let text = "domain: edge\npools: {api: {capacity: 5}}\n";
     check(text, 2, 9, "no limit uses the pool `api`");
     let text = "domain: edge\npools: {api: {capacity: 5}}\ndescriptors:\n  - key: a\n    limits:\n      \

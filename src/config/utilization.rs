@@ -1,0 +1,124 @@
+//! `utilization` as a limit: classes of requests that are given up while a pool is too busy.
+
+use super::{
+    Diagnostic,
+    diagnostic::{Report, shown},
+    limit::Limiter,
+    names,
+    node::{Entry, Mapping},
+    pool::Located,
+    scope::{Scope, Step},
+    value,
+    vocabulary::{self, Home},
+    worker::SHED_EXAMPLE,
+};
+use crate::{
+    limiter::{
+        Limit,
+        utilization::{self, Draw},
+    },
+    rules::{Kind, Shedding, Utilization},
+};
+
+/// Reads a limit that drops requests by their class.
+pub(super) fn read(
+    entry: &Entry<'_>,
+    scope: &Scope<'_>,
+    report: &mut Report<'_>,
+) -> Option<Limiter> {
+    let mapping = value::mapping(entry, "{pool: api}", report)?;
+    vocabulary::check(mapping, Home::Utilization, report);
+    let class = scope.named(mapping.get("class"), report);
+    let callers = callers(mapping, scope, report);
+    let Some(named) = mapping.get("pool") else {
+        report.push(
+            Diagnostic::error(entry.key_place, "`pool` is missing")
+                .help("say whose workers must not be too busy: `utilization: {pool: api}`")
+                .key("pool"),
+        );
+        return None;
+    };
+    let Located { pool, place } = scope.pools.find(named, report)?;
+    let utilization = pool.utilization.as_ref().filter(|it| !it.shed.is_empty());
+    let Some(Utilization { settings, shed }) = utilization else {
+        let name = shown(&pool.name);
+        report.push(
+            value::wrong(named, format!("the pool {name} has no classes to shed"))
+                .help(format!(
+                    "list them in the pool, what is given up first in front: \
+                     `utilization: {{shed: {SHED_EXAMPLE}}}`"
+                ))
+                .related(place, "add `shed` here"),
+        );
+        return None;
+    };
+    let (class, callers) = (class?, callers?);
+    check_class(mapping.get("class").unwrap_or(entry), class, shed, report);
+    if let Some(entry) = mapping.get("shed_by") {
+        check_callers(entry, class, &callers, report);
+    }
+    let limit = utilization::Limit {
+        settings: *settings,
+        classes: u32::try_from(shed.len()).ok()?,
+        // Which class it is, and what is drawn, is known with the request.
+        class: 0,
+        draw: Draw::Request(0),
+    };
+    let callers = callers.iter().map(|step| step.place).collect();
+    let shedding = Shedding { classes: shed.clone(), class: class.place, callers };
+    Some(Limiter {
+        pool: Some(pool.name.clone()),
+        shedding: Some(shedding),
+        ..Limiter::of(Kind::Limit(Limit::Utilization(limit)))
+    })
+}
+
+/// Reads which entries tell callers apart; none where every request is drawn for.
+fn callers<'a>(
+    mapping: &Mapping<'_>,
+    scope: &Scope<'a>,
+    report: &mut Report<'_>,
+) -> Option<Vec<&'a Step<'a>>> {
+    let Some(entry) = mapping.get("shed_by") else { return Some(Vec::new()) };
+    let keys = names::read(entry, "[user]", report)?;
+    let steps: Vec<_> = keys.iter().map(|key| scope.find(entry, key, report)).collect();
+    steps.into_iter().collect()
+}
+
+/// Warns of a class that is none of those that are given up.
+fn check_class(entry: &Entry<'_>, class: &Step<'_>, shed: &[String], report: &mut Report<'_>) {
+    if shed.iter().any(|name| class.may_be(name)) {
+        return;
+    }
+    let is = class.value.map(shown).unwrap_or_default();
+    let list = shed.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    report.push(
+        Diagnostic::warning(
+            entry.place(),
+            format!("this never drops anything: {is} is no class that its pool sheds"),
+        )
+        .help(format!("the pool sheds {list}: add the class there, or remove this limit"))
+        .key(&entry.key),
+    );
+}
+
+/// Warns of entries that tell nobody apart: those that are always the same, and the class, of which the
+/// requests are dropped all or none then.
+fn check_callers(
+    entry: &Entry<'_>,
+    class: &Step<'_>,
+    callers: &[&Step<'_>],
+    report: &mut Report<'_>,
+) {
+    if callers.iter().any(|step| step.fixed().is_none() && step.place != class.place) {
+        return;
+    }
+    report.push(
+        Diagnostic::warning(
+            entry.place(),
+            "`shed_by` tells nobody apart: of each class all requests are dropped, or none",
+        )
+        .help("name an entry that each caller has a value of his own for, or remove `shed_by`")
+        .key(&entry.key),
+    );
+}
