@@ -95,12 +95,10 @@ impl Decider {
                 let (decider, keys, report) = (Arc::clone(self), keys.clone(), *report);
                 tokio::spawn(async move {
                     let now = decider.clock.now();
-                    match decider.store.report(now, &keys, &report).await.map(|it| it.outcome) {
-                        Ok(Outcome::TooManyWorkers) => {
-                            decider.too_many_workers.fetch_add(1, Ordering::Relaxed);
-                        }
-                        // The store counts what it did not do, and a next report comes soon.
-                        Ok(_) | Err(_) => {}
+                    let reported = decider.store.report(now, &keys, &report).await;
+                    // The store counts what it did not do, and a next report comes soon.
+                    if reported.is_ok_and(|it| it.outcome == Outcome::TooManyWorkers) {
+                        decider.too_many_workers.fetch_add(1, Ordering::Relaxed);
                     }
                 })
             })
