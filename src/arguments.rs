@@ -30,7 +30,31 @@ pub(crate) enum Command {
     /// Prints the rules as a tree, each with the path by which it is addressed, and exits with 0; or
     /// prints every error of every file and exits with 1.
     Check(Check),
+    /// Show how it stands with the pools of a running server.
+    ///
+    /// Of each pool: its slots and how many are in flight; where its workers report how busy they are, also what
+    /// they say, and what is shed for it. Exits with 1 where the server cannot be asked, or cannot ask its
+    /// store.
+    #[command(after_long_help = POOLS_HELP)]
+    Pools(Pools),
 }
+
+/// What `tollgate pools --help` teaches beside the flags.
+const POOLS_HELP: &str = "\
+Examples:
+  tollgate pools                          of the server on this machine
+  tollgate pools --watch                  again every second, until Ctrl-C
+  tollgate pools --admin 10.0.0.7:6070    of a server elsewhere
+  tollgate pools --json | jq '.pools[] | {pool, shedding}'
+
+How to read it:
+  The amount of shedding rises while the workers are too busy, and falls while
+  they are not. From 0 on the first class of `shed` is dropped, more and more
+  of it, then the next; at 1 all of them are.
+
+  Where no report is fresh, nobody knows how busy the workers are: then nothing
+  more is shed. A capacity that workers report holds for one `report_ttl` more;
+  after that everything is admitted.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -57,7 +81,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`. Keep it closed to the outside.
+    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Keep it closed to the outside.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -219,6 +243,35 @@ pub(crate) struct Check {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Pools {
+    #[command(flatten)]
+    pub(crate) admin: Admin,
+
+    /// Ask again every second, until Ctrl-C. A terminal is drawn anew; elsewhere one view follows the other.
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// Print JSON instead of text, as `GET /pools` answers it: with --watch, a document on each line.
+    #[arg(long, env = "TOLLGATE_JSON", value_parser = BoolishValueParser::new())]
+    pub(crate) json: bool,
+}
+
+/// Which server to ask.
+#[derive(Debug, Args)]
+pub(crate) struct Admin {
+    /// The admin port of the server to ask: what it has as --admin-addr.
+    #[arg(
+        long = "admin",
+        alias = "admin-addr",
+        value_name = "ADDRESS",
+        env = "TOLLGATE_ADMIN_ADDR",
+        default_value = "127.0.0.1:6070",
+        value_parser = admin
+    )]
+    pub(crate) address: String,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum StoreKind {
     /// In this process, for this process alone.
@@ -298,6 +351,14 @@ fn address(text: &str) -> Result<String, String> {
         .and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
     port.map(|_| text.to_owned())
         .ok_or_else(|| "write an address and a port, such as 0.0.0.0:8081".to_owned())
+}
+
+/// An address to ask at; it is no URL.
+fn admin(text: &str) -> Result<String, String> {
+    match address(text) {
+        Ok(address) if !address.contains(['/', '@']) => Ok(address),
+        _ => Err("write a host and a port, such as 127.0.0.1:6070".to_owned()),
+    }
 }
 
 /// A duration in milliseconds or seconds; a bare number is in milliseconds.

@@ -2,7 +2,7 @@
 //!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
 //! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
-//! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to.
+//! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
 mod fold;
 mod lease;
@@ -16,7 +16,7 @@ mod view;
 pub use lease::{Acquire, NotAcquired, Renewal};
 pub use report::{NotReported, Saying};
 pub use taken::Taken;
-pub use view::{PoolView, WorkersView};
+pub use view::{PoolView, WorkersView, text as pools_text};
 
 use crate::{
     clock::Clock,

@@ -1,10 +1,13 @@
 //! The `tollgate` command: arguments, rules, listeners, serve.
 
 mod arguments;
+mod ask;
+mod pools;
+mod redraw;
 mod screen;
 
 use anyhow::{Context as _, anyhow};
-use arguments::{Arguments, Check, Command, Serve, StoreKind};
+use arguments::{Arguments, Check, Command, Pools, Serve, StoreKind};
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match command.unwrap_or_else(|| Command::Serve(Box::new(serve))) {
         Command::Serve(arguments) => run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check(&arguments),
+        Command::Pools(arguments) => show_pools(&arguments).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         // Where stderr is gone there is nobody left to tell.
@@ -60,6 +64,15 @@ fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
         print(&mut stdout(), &rules::describe::tree(domains))?;
     }
     Ok(if loaded.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Shows the pools of a running server.
+fn show_pools(arguments: &Pools) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let shown = runtime.block_on(pools::show(arguments));
+    // A name that nobody resolves is not waited for.
+    runtime.shutdown_background();
+    Ok(shown?)
 }
 
 /// Serves until the process is told to stop.

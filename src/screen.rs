@@ -28,7 +28,7 @@ pub(crate) fn of(
     let _ = writeln!(screen, "tollgate {version}\n");
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
-    let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig");
+    let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig, GET /pools");
     let store = match store {
         StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
         StoreKind::Redis(address) => address.to_string(),

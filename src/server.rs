@@ -5,11 +5,15 @@ use crate::{
     decider::Decider,
     grpc::{self, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, Json, Readiness},
-    telemetry::Watch,
+    telemetry::{PoolWatch, Watch},
 };
 use axum::{Router, serve::ListenerExt};
 use std::{future::Future, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::watch, time};
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    time::{self, MissedTickBehavior},
+};
 use tonic::transport::server::TcpIncoming;
 use tonic_health::{
     ServingStatus,
@@ -35,6 +39,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);
+
+/// How often it looks how it stands with the pools. Shedding takes seconds to come and go.
+const WATCH_POOLS: Duration = Duration::from_secs(3);
 
 /// Open listeners, one for each door.
 #[derive(Debug)]
@@ -88,6 +95,7 @@ pub async fn serve(
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), told));
+    tokio::spawn(watch_pools(Arc::clone(&decider), closed.clone()));
     let leases = Leases::new(Arc::clone(&decider), closed.clone());
     let reports = Reports::new(Arc::clone(&decider), closed.clone());
     let servers = async {
@@ -193,12 +201,43 @@ async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
         let mut lines =
             if is_over { watch.tell_last(condition, now) } else { watch.tell(condition, now) };
         lines.extend(watch.tell_leases(decider.lease_counts(), now));
-        for (level, line) in lines {
-            match level {
-                Level::ERROR => tracing::error!(store, "{line}"),
-                Level::WARN => tracing::warn!(store, "{line}"),
-                _ => tracing::info!(store, "{line}"),
+        lines.extend(watch.tell_workers(decider.worker_counts(), now));
+        log(&store, lines);
+    }
+}
+
+/// Tells the log how it stands with the pools, until the doors close.
+async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
+    let mut pools = decider.rules().domains().iter().flat_map(|domain| &domain.pools);
+    if pools.all(|pool| pool.utilization.is_none()) {
+        return;
+    }
+    let store = decider.store().name();
+    let clock = Clock::monotonic();
+    let mut watch = PoolWatch::default();
+    let mut ticks = time::interval(WATCH_POOLS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watching = async {
+        loop {
+            ticks.tick().await;
+            // Where the store cannot be asked, it has lines of its own for that.
+            if let Ok(pools) = decider.pools().await {
+                log(&store, watch.tell(&pools, clock.now()));
             }
+        }
+    };
+    tokio::select! {
+        () = watching => {}
+        () = until_stopped(closed) => {}
+    }
+}
+
+fn log(store: &str, lines: Vec<(Level, String)>) {
+    for (level, line) in lines {
+        match level {
+            Level::ERROR => tracing::error!(store, "{line}"),
+            Level::WARN => tracing::warn!(store, "{line}"),
+            _ => tracing::info!(store, "{line}"),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! How it stands with the pools, for people: read from the store, and decided nothing by.
 
+mod describe;
+
+pub use describe::text;
+
 use super::Decider;
 use crate::{
     clock::Timestamp,
     key::Key,
     lease::{InFlight, Slots},
     limiter::{
-        State,
+        State, fleet,
         utilization::{Draw, Limit},
     },
     rules::{Capacity, Pool, pool_keys},
     store::StoreError,
-    worker::{Settings, Workers},
+    worker::{Settings, WHOLE_PARTS, Workers},
 };
 
 /// How it stands with a pool.
@@ -50,6 +54,33 @@ pub struct WorkersView {
     pub amount_parts: i64,
     /// The classes that may be dropped, in order, each with its chance to be, from 0 to 1.
     pub classes: Vec<(String, f64)>,
+}
+
+impl PoolView {
+    /// How many slots are kept for critical requests, as [`fleet::Limit::reserved`] counts them.
+    pub fn reserved(&self) -> Option<u64> {
+        let parts = u64::from(self.reserved_parts);
+        self.capacity.map(|slots| slots * parts / u64::from(fleet::WHOLE_PARTS))
+    }
+}
+
+impl WorkersView {
+    /// How busy they are, 1 being wholly; `None` where no report is fresh.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    pub fn utilization(&self) -> Option<f64> {
+        self.utilization_parts.map(|parts| parts as f64 / f64::from(WHOLE_PARTS))
+    }
+
+    /// The amount of shedding, 1 being all that may be shed.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    pub fn amount(&self) -> f64 {
+        self.amount_parts as f64 / f64::from(WHOLE_PARTS)
+    }
+
+    /// The classes of which requests are dropped now, each with the chance.
+    pub fn shed(&self) -> impl Iterator<Item = &(String, f64)> {
+        self.classes.iter().filter(|(_, chance)| *chance > 0.0)
+    }
 }
 
 impl Decider {

@@ -1,5 +1,6 @@
 //! `POST /json`: the same question and the same answer as over gRPC, in the JSON form of their protos.
 
+use super::JSON;
 use crate::grpc::{
     Answer, DESCRIPTORS, Service,
     proto::envoy::service::ratelimit::v3::{
@@ -16,9 +17,6 @@ use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use std::error::Error;
 use tonic::Status;
-
-/// The type of every body.
-const JSON: &str = "application/json";
 
 /// Reads and writes the JSON form of the protos.
 #[derive(Debug, Clone)]
@@ -96,7 +94,7 @@ async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response,
 }
 
 /// The JSON form of a gRPC status, as gateways write it.
-fn refuse(status: &Status) -> Response {
+pub(super) fn refuse(status: &Status) -> Response {
     let code = match status.code() {
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
         tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,6 +1,7 @@
-//! The HTTP doors: `/json` and the probes for everybody, the rules for the operator.
+//! The HTTP doors: `/json` and the probes for everybody, the rules and the pools for the operator.
 
 mod json;
+mod pools;
 
 pub use json::Json;
 
@@ -19,6 +20,9 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// The media type of JSON.
+const JSON: &str = "application/json";
 
 /// Whether this process should be sent requests: it has its rules and listens, and it is not about to
 /// leave. Nothing else ever makes it unready.
@@ -51,7 +55,10 @@ pub fn public(service: Service, json: Json, readiness: Readiness, decider: Arc<D
 
 /// The door for the operator.
 pub fn admin(decider: Arc<Decider>) -> Router {
-    Router::new().route("/rlconfig", get(rules_in_force).with_state(decider))
+    Router::new()
+        .route("/rlconfig", get(rules_in_force))
+        .route("/pools", get(pools::show))
+        .with_state(decider)
 }
 
 /// A store that cannot be used is told, but is no reason to be sent no requests: other replicas have the
@@ -76,8 +83,7 @@ async fn ready(
 /// The rules, as a tree for people or, asked for `application/json`, as JSON.
 async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
     let domains = decider.rules().domains();
-    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    if accepts.is_some_and(|accepts| accepts.contains("application/json")) {
+    if wants_json(&headers) {
         let rules = serde_json::json!({
             "domains": rules::describe::domains_json(domains),
             "rules": rules::describe::json(domains),
@@ -86,4 +92,10 @@ async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap)
     } else {
         rules::describe::tree(domains).into_response()
     }
+}
+
+/// Whether a program asks, and not a person at a terminal.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accepts.is_some_and(|accepts| accepts.contains(JSON))
 }

@@ -4,7 +4,7 @@ mod json;
 mod tree;
 
 pub use json::{domains_json, json};
-pub use tree::tree;
+pub use tree::{printable, tree};
 
 use super::model::{Descriptor, Domain};
 use crate::key::Path;

@@ -1,14 +1,17 @@
 //! What is worth a line in the log about a store: that it is lost, that it is back, how many requests it
-//! did not decide, what had better be changed. However fast that comes and goes, lines are few: they are
-//! limited as requests are.
+//! did not decide, what had better be changed. And about what is kept there: leases, and in `pools.rs` pools.
+//! However fast that comes and goes, lines are few: they are limited as requests are.
 
+mod pools;
 #[cfg(test)]
 mod tests;
+
+pub use pools::PoolWatch;
 
 use crate::{
     clock::Timestamp,
     limiter::{Cost, token_bucket},
-    store::{Condition, Failures, LeaseCounts},
+    store::{Condition, Failures, LeaseCounts, WorkerCounts},
     unit::Unit,
 };
 use token_bucket::{Limit, Rate, State};
@@ -23,6 +26,10 @@ pub struct Watch {
     forgotten: Lines,
     leases: Lines,
     told_leases: LeaseCounts,
+    bad_reports: Lines,
+    too_many_workers: Lines,
+    unmetered: Lines,
+    told_workers: WorkerCounts,
 }
 
 /// How many lines there may be of a kind.
@@ -42,6 +49,10 @@ impl Default for Watch {
             forgotten: Lines::of(1),
             leases: Lines::of(2),
             told_leases: LeaseCounts::default(),
+            bad_reports: Lines::of(1),
+            too_many_workers: Lines::of(1),
+            unmetered: Lines::of(1),
+            told_workers: WorkerCounts::default(),
         }
     }
 }
@@ -112,10 +123,44 @@ impl Watch {
         lines
     }
 
+    /// What to tell of workers' reports.
+    pub fn tell_workers(&mut self, counts: WorkerCounts, now: Timestamp) -> Vec<(Level, String)> {
+        let told = &mut self.told_workers;
+        let kinds = [
+            (
+                counts.bad_reports,
+                &mut told.bad_reports,
+                &mut self.bad_reports,
+                "reports that came with requests were none: a `utilization_report` wants a worker's name, and from 0 to 10000 permille as hits",
+            ),
+            (
+                counts.too_many_workers,
+                &mut told.too_many_workers,
+                &mut self.too_many_workers,
+                "reports found no room for a further worker: does every report come under a new name?",
+            ),
+            (
+                counts.unmetered,
+                &mut told.unmetered,
+                &mut self.unmetered,
+                "requests were admitted because nobody reports how many slots their pool has",
+            ),
+        ];
+        let mut lines = Vec::new();
+        for (count, told, limit, what) in kinds {
+            let new = count - *told;
+            if new > 0 && limit.may_tell(now) {
+                *told = count;
+                lines.push((Level::WARN, format!("{new} {what}")));
+            }
+        }
+        lines
+    }
+
     /// What is still to tell when there is no other time for it.
     pub fn tell_last(&mut self, condition: Condition, now: Timestamp) -> Vec<(Level, String)> {
-        let (told, told_leases) = (std::mem::take(&mut self.told), self.told_leases);
-        *self = Self { told, told_leases, ..Self::default() };
+        let Self { told, told_leases, told_workers, .. } = std::mem::take(self);
+        *self = Self { told, told_leases, told_workers, ..Self::default() };
         self.tell(condition, now)
     }
 }

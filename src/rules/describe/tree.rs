@@ -180,7 +180,7 @@ fn is_limit(rule: &Rule, special: fn(&Limit) -> bool) -> bool {
     matches!(&rule.kind, Kind::Limit(limit) if special(limit))
 }
 
-/// One line, whatever a name holds.
-fn printable(name: &str) -> String {
+/// A name from a rule file for a terminal or a log: one line, whatever it holds.
+pub fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{FFFD}")
 }

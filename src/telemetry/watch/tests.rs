@@ -120,3 +120,23 @@ fn what_is_lost_of_leases_is_told_in_a_few_lines() {
     assert!(texts[0].starts_with("1 releases are lost"), "{texts:?}");
     assert!(texts[1].starts_with("2 refunds met limits"), "{texts:?}");
 }
+
+#[test]
+fn what_is_wrong_with_reports_is_told_in_a_few_lines() {
+    let mut log = Log::default();
+    let mut texts = Vec::new();
+    for second in 1..=100 {
+        log.now = log.now + SECOND;
+        let counts = WorkerCounts {
+            bad_reports: second,
+            too_many_workers: 2 * second,
+            unmetered: 3 * second,
+        };
+        texts.extend(log.watch.tell_workers(counts, log.now).into_iter().map(|(_, text)| text));
+    }
+    assert!(texts.len() <= 3 * 11, "{texts:?}");
+    assert!(texts[0].starts_with("1 reports that came with requests"), "{texts:?}");
+    assert!(texts[1].starts_with("2 reports found no room"), "{texts:?}");
+    assert!(texts[2].starts_with("3 requests were admitted because nobody reports"), "{texts:?}");
+    assert_eq!(log.watch.tell_workers(log.watch.told_workers, log.now), [], "they are known");
+}

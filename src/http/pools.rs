@@ -1,0 +1,90 @@
+//! `GET /pools`: how it stands with the pools, a few lines for each, or as JSON.
+
+#[cfg(test)]
+mod tests;
+
+use super::{json, wants_json};
+use crate::{
+    decider::{Decider, PoolView, WorkersView, pools_text},
+    rules::describe::printable,
+    store::{Condition, StoreError},
+    worker::WHOLE_PARTS,
+};
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tonic::Status;
+
+/// Shows all pools; 503 where the store that knows of them cannot be asked.
+pub(super) async fn show(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
+    let wants_json = wants_json(&headers);
+    match decider.pools().await {
+        Ok(pools) if wants_json => axum::Json(pools_json(&pools)).into_response(),
+        Ok(pools) => pools_text(&pools).into_response(),
+        Err(error) => {
+            let message = why(&error, &decider.store().condition());
+            if wants_json {
+                json::refuse(&Status::unavailable(message))
+            } else {
+                (StatusCode::SERVICE_UNAVAILABLE, format!("{message}\n")).into_response()
+            }
+        }
+    }
+}
+
+/// What is wrong with the store. The operator is told more than callers are.
+fn why(error: &StoreError, condition: &Condition) -> String {
+    let reason = match error {
+        StoreError::Refused(reason) => Some(reason),
+        _ => condition.down.as_ref(),
+    };
+    reason.map_or_else(|| error.to_string(), |reason| format!("{error}: {}", printable(reason)))
+}
+
+/// The pools as JSON. Shares and amounts are numbers of which 1 is all.
+fn pools_json(pools: &[PoolView]) -> Value {
+    let pool = |pool: &PoolView| {
+        json!({
+            "domain": pool.domain,
+            "pool": pool.name,
+            "capacity": pool.capacity,
+            "capacity_reported": pool.is_reported,
+            "reserved_slots": pool.reserved(),
+            "in_flight": {
+                "critical": pool.in_flight.critical,
+                "others": pool.in_flight.others,
+            },
+            "workers": pool.workers.as_ref().map(workers_json),
+            "shedding": pool.workers.as_ref().map(shedding_json),
+        })
+    };
+    json!({ "pools": pools.iter().map(pool).collect::<Vec<_>>() })
+}
+
+fn workers_json(workers: &WorkersView) -> Value {
+    json!({
+        "count": workers.count,
+        "slots": workers.slots,
+        "utilization": workers.utilization(),
+        "last_report_seconds_ago": workers.last_report_us.map(seconds),
+        "report_ttl_seconds": seconds(workers.settings.report_ttl.as_micros()),
+    })
+}
+
+fn shedding_json(workers: &WorkersView) -> Value {
+    let classes = workers.classes.iter().map(|(class, chance)| {
+        // To a millionth, as all shares are: the rest is rounding of doubles.
+        let parts = f64::from(WHOLE_PARTS);
+        json!({ "class": class, "drop_chance": (chance * parts).round() / parts })
+    });
+    json!({ "amount": workers.amount(), "classes": classes.collect::<Vec<_>>() })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1_000_000.0
+}

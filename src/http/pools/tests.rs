@@ -1,0 +1,83 @@
+use super::*;
+use crate::{lease::Slots, worker::Settings};
+
+fn pool(workers: Option<WorkersView>) -> PoolView {
+    PoolView {
+        domain: "edge".to_owned(),
+        name: "api".to_owned(),
+        capacity: Some(1000),
+        is_reported: false,
+        reserved_parts: 200_000,
+        in_flight: Slots { critical: 37, others: 512 },
+        workers,
+    }
+}
+
+#[test]
+fn numbers_are_those_that_people_write() {
+    let workers = WorkersView {
+        settings: Settings::default(),
+        utilization_parts: Some(824_000),
+        count: 50,
+        slots: 500,
+        last_report_us: Some(800_000),
+        amount_parts: 310_000,
+        // As doubles have it.
+        classes: vec![("test".to_owned(), 0.31 * 3.0), ("get".to_owned(), 0.0)],
+    };
+    let shown = json!({ "pools": [{
+        "domain": "edge",
+        "pool": "api",
+        "capacity": 1000,
+        "capacity_reported": false,
+        "reserved_slots": 200,
+        "in_flight": { "critical": 37, "others": 512 },
+        "workers": {
+            "count": 50,
+            "slots": 500,
+            "utilization": 0.824,
+            "last_report_seconds_ago": 0.8,
+            "report_ttl_seconds": 20.0,
+        },
+        "shedding": {
+            "amount": 0.31,
+            "classes": [
+                { "class": "test", "drop_chance": 0.93 },
+                { "class": "get", "drop_chance": 0.0 },
+            ],
+        },
+    }] });
+    assert_eq!(pools_json(&[pool(Some(workers))]), shown);
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let pool = PoolView { capacity: None, is_reported: true, ..pool(None) };
+    let shown = pools_json(&[pool]);
+    let pool = &shown["pools"][0];
+    for field in ["capacity", "reserved_slots", "workers", "shedding"] {
+        assert_eq!(pool.get(field), Some(&Value::Null), "{field}");
+    }
+    assert_eq!(pool["capacity_reported"], true);
+}
+
+#[test]
+fn the_operator_is_told_why_the_store_cannot_be_asked() {
+    let down = |reason: &str| Condition { down: Some(reason.to_owned()), ..Condition::default() };
+    let cases = [
+        (StoreError::Late, Condition::default(), "the store did not answer in time"),
+        (
+            StoreError::Unreachable,
+            down("connection refused"),
+            "the store cannot be reached: connection refused",
+        ),
+        (
+            StoreError::Refused("OOM".to_owned()),
+            Condition::default(),
+            "the store refuses to decide: OOM",
+        ),
+    ];
+    for (error, condition, words) in cases {
+        assert_eq!(why(&error, &condition), words);
+    }
+}

@@ -1,0 +1,132 @@
+//! `tollgate pools`: shows how it stands with the pools of a running server, once or every second.
+
+use crate::{
+    arguments::Pools,
+    ask::{Format, NoAnswer, Question, ask},
+    redraw,
+};
+use http::Method;
+use std::{
+    io::{self, IsTerminal as _, Write as _, stderr, stdout},
+    time::Duration,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{self, MissedTickBehavior},
+};
+
+/// How often it is asked with `--watch`.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Why they are not shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotShown {
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+/// Shows them.
+pub(crate) async fn show(arguments: &Pools) -> Result<(), NotShown> {
+    let Pools { admin, watch, json } = arguments;
+    let question = Question {
+        method: Method::GET,
+        path: "/pools".to_owned(),
+        format: if *json { Format::Json } else { Format::Text },
+        body: String::new(),
+    };
+    let shown = match watch {
+        false => print(&with_newline(ask(&admin.address, &question).await?)),
+        true if !*json && stdout().is_terminal() => redraw_forever(&admin.address, &question).await,
+        true => print_forever(&admin.address, &question).await,
+    };
+    match shown {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        shown => Ok(shown?),
+    }
+}
+
+/// Draws every view in the place of the last, until Ctrl-C. An error takes the place of a view: what was so
+/// may not be so any more.
+async fn redraw_forever(address: &str, question: &Question) -> io::Result<()> {
+    let mut answers = Answers::new(address, question)?;
+    print(redraw::CLEAR)?;
+    while let Some(answer) = answers.next().await {
+        let view = match answer {
+            Ok(view) => view,
+            Err(error) => format!("error: {error}\n\nTrying again every second.\n"),
+        };
+        let screen = format!("The pools of {address}, every second. Ctrl-C ends it.\n\n{view}");
+        print(&redraw::frame(&screen, redraw::size()))?;
+    }
+    Ok(())
+}
+
+/// Prints one view after the other, until Ctrl-C. Errors go where they disturb no reader of views, and are
+/// not repeated.
+async fn print_forever(address: &str, question: &Question) -> io::Result<()> {
+    let mut answers = Answers::new(address, question)?;
+    let mut told = None;
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(view) => {
+                let gap = if question.format == Format::Text { "\n" } else { "" };
+                print(&format!("{}{gap}", with_newline(view)))?;
+                told = None;
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if told.as_ref() != Some(&error) {
+                    // Where stderr is gone there is nobody left to tell.
+                    let _ = writeln!(stderr(), "error: {error}; trying again every second");
+                }
+                told = Some(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Answers to a question that is asked again and again.
+struct Answers<'a> {
+    address: &'a str,
+    question: &'a Question,
+    ticks: time::Interval,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl<'a> Answers<'a> {
+    /// From now on Ctrl-C ends the answers, and not the process.
+    fn new(address: &'a str, question: &'a Question) -> io::Result<Self> {
+        let mut ticks = time::interval(AGAIN);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self { address, question, ticks, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The next one; `None` after Ctrl-C.
+    async fn next(&mut self) -> Option<Result<String, NoAnswer>> {
+        let answer = async {
+            self.ticks.tick().await;
+            ask(self.address, self.question).await
+        };
+        tokio::select! {
+            answer = answer => Some(answer),
+            _ = self.interrupt.recv() => None,
+        }
+    }
+}
+
+fn with_newline(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
