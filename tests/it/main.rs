@@ -22,6 +22,7 @@ mod lease;
 mod lease_outage;
 mod outage;
 mod packaging;
+mod pools;
 mod readme;
 mod replicas;
 mod serve;
