@@ -80,13 +80,6 @@ pub(super) struct Sample {
     pub(super) waits: [Option<Wait>; CLASSES.len()],
 }
 
-impl Sample {
-    /// Whether any request is dropped.
-    pub(super) fn sheds(&self) -> bool {
-        self.waits.iter().any(Option::is_some)
-    }
-}
-
 /// A pool of workers.
 pub(super) struct Simulation<S> {
     steps: S,

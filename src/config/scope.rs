@@ -6,7 +6,6 @@ use super::{
     pool::Pools,
     value, vocabulary,
 };
-use crate::rules::pattern::Pattern;
 use std::iter;
 
 /// What a limit may name.
@@ -27,7 +26,7 @@ pub(super) struct Step<'a> {
     /// Its key; `None` where that could not be read.
     key: Option<&'a str>,
     /// Its value, in which `*` stands for any text; `None` where it may have any.
-    pub(super) value: Option<&'a str>,
+    value: Option<&'a str>,
 }
 
 impl<'a> Step<'a> {
@@ -43,11 +42,6 @@ impl<'a> Step<'a> {
     /// The one value that it always has, if it has one.
     pub(super) fn fixed(&self) -> Option<&'a str> {
         self.value.filter(|value| !value.contains('*'))
-    }
-
-    /// Whether it can have this value.
-    pub(super) fn may_be(&self, value: &str) -> bool {
-        self.value.is_none_or(|pattern| Pattern::new(pattern).matches(value.as_bytes()))
     }
 
     /// The way from here to the top.

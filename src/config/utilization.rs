@@ -85,12 +85,12 @@ fn callers<'a>(
     steps.into_iter().collect()
 }
 
-/// Warns of a class that is none of those that are given up.
+/// Warns of a class that is always the same, and none of those that are given up.
 fn check_class(entry: &Entry<'_>, class: &Step<'_>, shed: &[String], report: &mut Report<'_>) {
-    if shed.iter().any(|name| class.may_be(name)) {
+    let Some(value) = class.fixed().filter(|value| !shed.iter().any(|name| name == value)) else {
         return;
-    }
-    let is = class.value.map(shown).unwrap_or_default();
+    };
+    let is = shown(value);
     let list = shed.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     report.push(
         Diagnostic::warning(

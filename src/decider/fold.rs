@@ -152,6 +152,8 @@ impl Seen<'_> {
             remaining: u32::try_from(self.outcome.remaining).unwrap_or(u32::MAX),
             reset_s: match self.outcome.over {
                 Some(wait) => wait_seconds(self.check.ask_again(wait)),
+                // What counts nothing is never used.
+                None if limit.amount().is_none() => None,
                 None => self.full_in_seconds(),
             },
         }

@@ -95,8 +95,8 @@ impl Decider {
                 let (decider, keys, report) = (Arc::clone(self), keys.clone(), *report);
                 tokio::spawn(async move {
                     let now = decider.clock.now();
-                    let reported = decider.store.report(now, &keys, &report).await;
                     // The store counts what it did not do, and a next report comes soon.
+                    let reported = decider.store.report(now, &keys, &report).await;
                     if reported.is_ok_and(|it| it.outcome == Outcome::TooManyWorkers) {
                         decider.too_many_workers.fetch_add(1, Ordering::Relaxed);
                     }

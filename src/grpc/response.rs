@@ -76,12 +76,12 @@ const fn write_code(code: Code) -> WireCode {
 }
 
 pub(super) fn write_status(status: Status) -> DescriptorStatus {
-    let reset = status.limit.as_ref().and(status.reset_s);
     DescriptorStatus {
         code: write_code(status.code).into(),
         current_limit: status.limit.map(write_limit),
         limit_remaining: status.remaining,
-        duration_until_reset: reset
+        duration_until_reset: status
+            .reset_s
             .map(|seconds| write_duration(seconds.saturating_mul(1_000_000))),
     }
 }

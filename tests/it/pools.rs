@@ -3,7 +3,7 @@
 use crate::{
     grpc::Client,
     support::{
-        self, PATIENCE, Reports, Server, Store, TempDir, busy, free_port, on_every_store, until,
+        self, PATIENCE, Reports, Server, Store, TempDir, free_port, on_every_store, report, until,
     },
 };
 use serde_json::{Value, json};
@@ -15,6 +15,9 @@ use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     time,
+};
+use tollgate::grpc::proto::tollgate::v1::{
+    ReportUtilizationRequest, report_utilization_request::Load,
 };
 
 /// With leases and reports that outlive any test.
@@ -67,6 +70,11 @@ async fn take(server: &Server, priorities: &[&str]) {
     }
 }
 
+/// The report of a worker of which so many slots are busy.
+fn busy(worker: &str, busy: u32, total_slots: u32) -> ReportUtilizationRequest {
+    ReportUtilizationRequest { total_slots, ..report("edge", worker, Load::BusySlots(busy)) }
+}
+
 async fn shown(admin: SocketAddr) -> Value {
     let accept = [("accept", &b"application/json"[..])];
     let answer = support::get(admin, "/pools", &accept).await.unwrap();
@@ -84,8 +92,8 @@ async fn the_port_shows_slots_and_workers(store: &Store) {
     let (server, _files) = open(store, RULES).await;
     take(&server, &["critical", "low", "low", "low"]).await;
     let workers = Reports::connect(server.grpc).await;
-    workers.reported(busy(["edge", "api", "a"], 15, 30)).await;
-    workers.reported(busy(["edge", "api", "b"], 10, 10)).await;
+    workers.say(busy("a", 15, 30)).await.unwrap();
+    workers.say(busy("b", 10, 10)).await.unwrap();
 
     let pools = shown(server.admin).await;
     let [api, reports, jobs] = [0, 1, 2].map(|place| &pools["pools"][place]);
@@ -153,7 +161,7 @@ async fn the_command_shows_what_the_port_does(store: &Store) {
 async fn shedding_is_shown_and_its_end_and_silence_are_told(store: &Store) {
     let (server, _files) = open(store, HASTY).await;
     let workers = Reports::connect(server.grpc).await;
-    workers.reported(busy(["edge", "api", "a"], 30, 20)).await;
+    workers.say(busy("a", 30, 20)).await.unwrap();
     let all =
         json!([{ "class": "test", "drop_chance": 1.0 }, { "class": "get", "drop_chance": 1.0 }]);
     let sheds_all = async || {

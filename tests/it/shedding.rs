@@ -55,6 +55,11 @@ fn first(samples: &[Sample], what: impl Fn(&Sample) -> bool) -> f64 {
     samples.iter().find(|sample| what(sample)).expect("it never is so").at_s
 }
 
+/// Whether any request is dropped.
+fn sheds(sample: &Sample) -> bool {
+    sample.waits.iter().any(Option::is_some)
+}
+
 fn rises(samples: &[Sample]) -> bool {
     samples.windows(2).all(|pair| pair[0].amount <= pair[1].amount)
 }
@@ -81,7 +86,7 @@ fn begins_after_hold_off_and_has_shed_all_after_that() {
         let mut pool = pool();
         pool.run(60, all(0.2));
         let busy = pool.run(300, all(utilization));
-        let begins = first(&busy, Sample::sheds) - 60.0;
+        let begins = first(&busy, sheds) - 60.0;
         // While the first of them still say what they said before, the mean is below 1.
         assert!((28.0 - REPORT_S..=28.0 + REPORT_S).contains(&begins), "{begins}");
         let complete = first(&busy, |sample| sample.chances == [1.0; 3]) - 60.0;
@@ -129,13 +134,13 @@ fn comes_back_as_slowly_as_it_went() {
         calm.extend(pool.run(2000, all(utilization)));
         assert!(falls(&calm[50..]));
         let begins = calm[50].at_s - calm[50].amount.mul_add(-120.0 / slope, 120.0 / slope);
-        let over = first(&calm, |sample| !sample.sheds());
+        let over = first(&calm, |sample| !sheds(sample));
         assert_near(over - begins, 120.0 / slope, 0.3);
         let at_rest = first(&calm, |sample| sample.amount <= -28.0 / 120.0 + 1e-6);
         assert_near(at_rest - over, 28.0 / slope, 0.3);
         // From there all begins anew.
         let busy = pool.run(40, all(1.0));
-        assert_near(first(&busy, Sample::sheds) - busy[0].at_s, 28.0, REPORT_S);
+        assert_near(first(&busy, sheds) - busy[0].at_s, 28.0, REPORT_S);
     }
 }
 
@@ -160,7 +165,7 @@ fn who_is_lost_is_heard_until_the_report_is_not_fresh_any_more() {
 #[test]
 fn silence_never_sheds_and_never_sheds_more() {
     let mut never = pool();
-    assert!(never.run(1000, silence).iter().all(|it| !it.sheds() && it.utilization.is_none()));
+    assert!(never.run(1000, silence).iter().all(|it| !sheds(it) && it.utilization.is_none()));
 
     let mut fallen = pool();
     fallen.run(90, all(1.0));
@@ -171,7 +176,7 @@ fn silence_never_sheds_and_never_sheds_more() {
     assert!(rises(&silent[..from]), "as long as they are known to be busy");
     assert!(falls(&silent[from..]));
     let highest = silent[from].amount;
-    let over = first(&silent, |sample| sample.at_s > 100.0 && !sample.sheds());
+    let over = first(&silent, |sample| sample.at_s > 100.0 && !sheds(sample));
     assert_near(over - unknown, highest * 120.0, 0.3);
     assert_eq!(silent.last().unwrap().amount, (-28.0_f64 / 120.0 * 1e6).floor() / 1e6);
 }

@@ -135,7 +135,7 @@ impl Limit {
         u64::try_from(pressed_us).unwrap_or(0).saturating_sub(safe_us).max(1)
     }
 
-    /// Its promise, for people: `drops class 1 of 3 of a pool above 80 % busy`.
+    /// Its promise, for people: `sheds load over 120 s while workers are more than 80 % busy`.
     pub fn in_words(&self) -> String {
         let Settings { bad_above_parts, shed_all_after_us, .. } = self.settings;
         let percent = f64::from(bad_above_parts) / 10_000.0;

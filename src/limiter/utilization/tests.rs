@@ -68,10 +68,10 @@ fn who_is_dropped_is_told_when_he_would_be_safe() {
 
 #[test]
 fn draws_of_a_caller_are_spread_evenly() {
-    let draw = Draw::Caller { number: 123_456_789, turns_us: 0 };
+    let draw = Draw::Caller { number: 3_000_000_000, turns_us: 0 };
     let mut drawn: Vec<u64> = (0..64).map(|turn| draw.at(at(turn * TURN_US)).0).collect();
-    assert_eq!(draw.at(at(TURN_US - 1)).0, 123_456_789, "until his turn");
-    assert_eq!(drawn[1], (123_456_789 + 2_654_435_769) % (1 << 32), "as in Lua");
+    assert_eq!(draw.at(at(TURN_US - 1)).0, 3_000_000_000, "until his turn");
+    assert_eq!(drawn[1], 1_359_468_473, "3,000,000,000 + 2,654,435,769 − 2^32");
     drawn.sort_unstable();
     let gaps = drawn.windows(2).map(|pair| pair[1] - pair[0]);
     let (least, most) = (gaps.clone().min().unwrap(), gaps.max().unwrap());

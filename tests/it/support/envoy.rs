@@ -29,9 +29,10 @@ pub(crate) fn envoy_example(file: &str, server: SocketAddr, upstream: SocketAddr
     // A machine that runs all tests at once may take longer than 20 ms to answer, and Envoy would let
     // the request pass.
     let filters = config.pointer_mut(&format!("{CONNECTION_MANAGER}/http_filters"));
-    let (_router, filters) = filters.unwrap().as_array_mut().unwrap().split_last_mut().unwrap();
-    for filter in filters {
-        filter["typed_config"]["timeout"] = "10s".into();
+    for filter in filters.unwrap().as_array_mut().unwrap() {
+        if filter["typed_config"].get("rate_limit_service").is_some() {
+            filter["typed_config"]["timeout"] = "10s".into();
+        }
     }
     config
 }

@@ -11,7 +11,7 @@ pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Leases, acquire, span};
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};
-pub(crate) use worker::{Reports, busy};
+pub(crate) use worker::{Reports, report};
 
 use std::{
     fs,
@@ -300,7 +300,8 @@ pub(crate) async fn post(to: SocketAddr, path: &str, body: &str) -> std::io::Res
     send(to, "POST", path, &[("content-length", length.as_bytes())], body.as_bytes()).await
 }
 
-async fn send(
+/// Sends any request whose headers are any bytes.
+pub(crate) async fn send(
     to: SocketAddr,
     method: &str,
     path: &str,

@@ -1,30 +1,33 @@
-//! A worker that reports to `UtilizationService`.
+//! Workers that report to `UtilizationService`.
 
+use super::until;
 use prost::bytes::Bytes;
 use std::net::SocketAddr;
-use tollgate::grpc::proto::tollgate::v1::{
-    ReportUtilizationRequest, ReportUtilizationResponse, report_utilization_request::Load,
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tollgate::grpc::proto::{
+    tollgate::v1::{
+        ReportUtilizationRequest, ReportUtilizationResponse, report_utilization_request::Load,
+    },
+    xds::data::orca::v3::OrcaLoadReport,
 };
-use tonic::{Request, Status, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
+use tonic::{
+    Request, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel,
+};
 use tonic_prost::ProstCodec;
 
 /// A client of the service. Clones share a connection.
 #[derive(Clone)]
 pub(crate) struct Reports(Grpc<Channel>);
 
-/// The report of a worker of which so many slots are busy.
-pub(crate) fn busy(
-    [domain, pool, worker]: [&str; 3],
-    busy_slots: u32,
-    total_slots: u32,
-) -> ReportUtilizationRequest {
+/// What a worker of the pool `api` says.
+pub(crate) fn report(domain: &str, worker: &str, load: Load) -> ReportUtilizationRequest {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     ReportUtilizationRequest {
         domain: bytes(domain),
-        pool: bytes(pool),
+        pool: bytes("api"),
         worker_id: bytes(worker),
-        total_slots,
-        load: Some(Load::BusySlots(busy_slots)),
+        load: Some(load),
         ..ReportUtilizationRequest::default()
     }
 }
@@ -35,24 +38,45 @@ impl Reports {
         Self(Grpc::new(channel.connect().await.unwrap()))
     }
 
-    pub(crate) async fn report(
+    pub(crate) async fn say(
         &self,
-        report: ReportUtilizationRequest,
+        request: ReportUtilizationRequest,
     ) -> Result<ReportUtilizationResponse, Status> {
         let mut grpc = self.0.clone();
         grpc.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
         let path = PathAndQuery::from_static("/tollgate.v1.UtilizationService/ReportUtilization");
-        let answer = grpc.unary(Request::new(report), path, ProstCodec::default()).await?;
+        let answer = grpc.unary(Request::new(request), path, ProstCodec::default()).await?;
         Ok(answer.into_inner())
     }
 
-    /// Reports, and it counts.
-    pub(crate) async fn reported(
+    /// Opens a stream of reports.
+    pub(crate) async fn stream(
         &self,
-        report: ReportUtilizationRequest,
-    ) -> ReportUtilizationResponse {
-        let answer = self.report(report).await.unwrap();
-        assert!(answer.counted, "{answer:?}");
-        answer
+    ) -> (mpsc::Sender<ReportUtilizationRequest>, Streaming<ReportUtilizationResponse>) {
+        let (reports, sent) = mpsc::channel(1);
+        let mut grpc = self.0.clone();
+        grpc.ready().await.unwrap();
+        let path = PathAndQuery::from_static("/tollgate.v1.UtilizationService/StreamUtilization");
+        let sent = Request::new(ReceiverStream::new(sent));
+        let answers = grpc.streaming(sent, path, ProstCodec::default()).await;
+        (reports, answers.unwrap().into_inner())
+    }
+
+    /// How it stands with the pool, by somebody who has nothing to say.
+    pub(crate) async fn look(&self, domain: &str) -> ReportUtilizationResponse {
+        let nothing = report(domain, "nobody", Load::Orca(OrcaLoadReport::default()));
+        self.say(nothing).await.unwrap()
+    }
+
+    /// Has one worker press on the pool, or not, until so much is shed, and then leave it there.
+    pub(crate) async fn shed(&self, domain: &str, amount: f64) -> f64 {
+        let say = async |ratio| self.say(report(domain, "one", Load::Ratio(ratio))).await.unwrap();
+        until("so much is shed", async || {
+            while say(1.0).await.shedding < amount {}
+            while say(0.0).await.shedding > amount + 0.02 {}
+            let left = say(0.75).await.shedding;
+            ((amount - 0.02..=amount + 0.02).contains(&left)).then_some(left)
+        })
+        .await
     }
 }
