@@ -54,7 +54,7 @@ How to read it:
 
   Where no report is fresh, nobody knows how busy the workers are: then nothing
   more is shed. A capacity that workers report holds for one `report_ttl` more;
-  after that everything is admitted.";
+  after that no `fleet` limit of the pool refuses.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {

@@ -23,6 +23,7 @@ mod lease;
 mod lease_outage;
 mod outage;
 mod packaging;
+mod pools;
 mod readme;
 mod replicas;
 mod serve;

@@ -53,7 +53,7 @@ impl PoolView {
             (Some(slots), Some(reserved)) => {
                 format!("{}{how}, {reserved} reserved", count(slots, "slot"))
             }
-            _ => "nobody reports how many slots there are: everything is admitted".to_owned(),
+            _ => "nobody reports how many slots there are, so no `fleet` limit refuses".to_owned(),
         };
         let in_flight = self.in_flight;
         format!("{slots}; in flight: {} critical, {} others", in_flight.critical, in_flight.others)
