@@ -50,14 +50,7 @@ fn question(caller: usize, term: Term) -> Result<(LeaseId, Question), Failure> {
     path.push_value(b"user", format!("{caller:010}").as_bytes());
     let limit = concurrency::Limit { max: u32::MAX, term, weighs_hits: false };
     let limit = Limit::Concurrency(limit);
-    let check = Check {
-        slot: 0,
-        limit,
-        cost: Cost::Take(1),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check::of(0, limit, Cost::Take(1));
     let mut question = Question::new(vec![Key::new("concurrency", &path)], vec![check]);
     let (id, attempt) = LeaseId::draw()?;
     question.take_under(&id, (By::Server, attempt), None, None);

@@ -19,14 +19,7 @@ use tollgate::{
 fn main() {
     let keys = env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(1_000_000);
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));
-    let check = Check {
-        slot: 0,
-        limit,
-        cost: Cost::Take(1),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check::of(0, limit, Cost::Take(1));
     // Room to spare: a shard that is full by chance must not forget any of them.
     let store = Memory::new(2 * keys);
     let before = resident_bytes();

@@ -58,7 +58,7 @@ fn shed() -> Question {
     let settings = Settings::default();
     let draw = Draw::Request(12_345);
     let limit = utilization::Limit { settings, classes: 3, class: 1, draw };
-    Question::new(vec![workers], vec![check(Limit::Utilization(limit), 0, None)])
+    Question::new(vec![workers], vec![Check::of(0, Limit::Utilization(limit), Cost::Take(1))])
 }
 
 /// A slot of the pool, as many as it says or as its workers do.
@@ -80,12 +80,8 @@ fn slot(is_reported: bool) -> Question {
     let (keys, told_by) =
         if is_reported { (vec![in_flight, workers], Some(1)) } else { (vec![in_flight], None) };
     // Nothing is taken, so that nothing has to be given back: a peek reads as much.
-    let peek = Check { cost: Cost::Peek, ..check(limit, 0, told_by) };
+    let peek = Check { told_by, ..Check::of(0, limit, Cost::Peek) };
     Question::new(keys, vec![peek])
-}
-
-fn check(limit: Limit, slot: usize, told_by: Option<usize>) -> Check {
-    Check { slot, limit, cost: Cost::Take(1), told_by, shadow_mode: false, quota_mode: false }
 }
 
 #[allow(clippy::print_stdout, reason = "what it measured is for whoever ran it")]

@@ -1,6 +1,9 @@
-//! The units of time in which limits are written.
+//! The units in which limits are written: of time, and of shares.
 
 use std::fmt;
+
+/// All of it, in parts: shares and utilizations are counted in millionths.
+pub const WHOLE_PARTS: u32 = 1_000_000;
 
 /// A unit of time with a name of its own.
 ///

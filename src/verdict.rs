@@ -113,6 +113,11 @@ pub struct Check {
 }
 
 impl Check {
+    /// A check of a limit that is enforced by itself, and is told nothing.
+    pub const fn of(slot: usize, limit: Limit, cost: Cost) -> Self {
+        Self { slot, limit, cost, told_by: None, shadow_mode: false, quota_mode: false }
+    }
+
     /// When to ask again after a wait of this limit's. It says when a slot comes back by itself; but most
     /// are given back before.
     pub fn ask_again(&self, wait: Wait) -> Wait {

@@ -161,14 +161,7 @@ impl<S: Steps> Simulation<S> {
             class: class as u32,
             draw,
         });
-        let check = Check {
-            slot: 0,
-            limit,
-            cost: Cost::Take(1),
-            told_by: None,
-            shadow_mode: false,
-            quota_mode: false,
-        };
+        let check = Check::of(0, limit, Cost::Take(1));
         let now = self.now();
         self.steps.ask(&Question::new(vec![workers], vec![check]), now)
     }

@@ -12,8 +12,8 @@ use super::{
     worker,
 };
 use crate::{
-    limiter::fleet::WHOLE_PARTS,
     rules::{Capacity, Descriptor, Pool, Utilization},
+    unit::WHOLE_PARTS,
 };
 use std::collections::{HashMap, hash_map};
 

@@ -5,7 +5,7 @@ use super::{
     node::{Entry, Value},
     value,
 };
-use crate::limiter::fleet::WHOLE_PARTS;
+use crate::unit::WHOLE_PARTS;
 
 /// How to write a share.
 const HELP: &str = "write a share such as `20%` or `0.2`";

@@ -8,11 +8,7 @@ use super::{
     share, value,
     vocabulary::{self, Home},
 };
-use crate::{
-    lease::Term,
-    rules::Utilization,
-    worker::{Settings, WHOLE_PARTS},
-};
+use crate::{lease::Term, rules::Utilization, unit::WHOLE_PARTS, worker::Settings};
 
 /// How to list what is given up.
 pub(super) const SHED_EXAMPLE: &str = "[test, get, post]";

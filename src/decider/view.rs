@@ -10,12 +10,13 @@ use crate::{
     key::Key,
     lease::{InFlight, Slots},
     limiter::{
-        State, fleet,
+        State,
         utilization::{Draw, Limit},
     },
     rules::{Capacity, Pool, pool_keys},
     store::StoreError,
-    worker::{Settings, WHOLE_PARTS, Workers},
+    unit::WHOLE_PARTS,
+    worker::{Settings, Workers},
 };
 
 /// How it stands with a pool.
@@ -60,7 +61,7 @@ impl PoolView {
     /// How many slots are kept for critical requests, as [`fleet::Limit::reserved`] counts them.
     pub fn reserved(&self) -> Option<u64> {
         let parts = u64::from(self.reserved_parts);
-        self.capacity.map(|slots| slots * parts / u64::from(fleet::WHOLE_PARTS))
+        self.capacity.map(|slots| slots * parts / u64::from(WHOLE_PARTS))
     }
 }
 

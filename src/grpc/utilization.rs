@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     decider::{Decider, Saying},
-    worker::{Instant, InvalidLoad, Load, Reported, Settings, WHOLE_PARTS},
+    unit::WHOLE_PARTS,
+    worker::{Instant, InvalidLoad, Load, Reported, Settings},
 };
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};

@@ -8,7 +8,7 @@ use crate::{
     decider::{Decider, PoolView, WorkersView, pools_text},
     rules::describe::printable,
     store::{Condition, StoreError},
-    worker::WHOLE_PARTS,
+    unit::WHOLE_PARTS,
 };
 use axum::{
     extract::State,

@@ -81,14 +81,7 @@ impl Pool {
                 path.push_key(b"all");
                 let limit = (self.limit)(critical);
                 let cost = Cost::Take(slots);
-                let check = Check {
-                    slot: 0,
-                    limit,
-                    cost,
-                    shadow_mode: false,
-                    quota_mode: false,
-                    told_by: None,
-                };
+                let check = Check::of(0, limit, cost);
                 let key = Key::new(limit.limiter(), &path);
                 let mut question = Question::new(vec![key], vec![check]);
                 question.take_under(&name(id), (By::Caller, ONE), None, Some(Fingerprint([0; 16])));
@@ -159,14 +152,7 @@ proptest! {
 
 fn question(by: By, id: &LeaseId, fingerprint: Option<u8>) -> Question {
     let limit = ten_in_flight(false);
-    let check = Check {
-        slot: 0,
-        limit,
-        cost: Cost::Take(4),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check::of(0, limit, Cost::Take(4));
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     question.take_under(id, (by, ONE), None, fingerprint.map(|byte| Fingerprint([byte; 16])));
     question
@@ -175,14 +161,7 @@ fn question(by: By, id: &LeaseId, fingerprint: Option<u8>) -> Question {
 /// Slots that are free.
 fn free(store: &Memory, now: Timestamp) -> u64 {
     let limit = ten_in_flight(false);
-    let check = Check {
-        slot: 0,
-        limit,
-        cost: Cost::Peek,
-        shadow_mode: true,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check { shadow_mode: true, ..Check::of(0, limit, Cost::Peek) };
     let question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     store.decide(now, &question).outcomes[0].remaining
 }
@@ -261,14 +240,7 @@ fn where_too_many_share_a_name_the_oldest_lease_is_left_to_its_deadline() {
     let term = Term::of_micros(TERM_US);
     let most = MOST_ENTRIES as u32 + 1;
     let limit = Limit::Concurrency(concurrency::Limit { max: most, term, weighs_hits: false });
-    let check = Check {
-        slot: 0,
-        limit,
-        cost: Cost::Take(1),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check::of(0, limit, Cost::Take(1));
     let mut question = Question::new(vec![Key::read("tg1:concurrency:test")], vec![check]);
     question.take_under(&id, (By::Request, ONE), None, None);
     for _ in 0..most {

@@ -157,8 +157,7 @@ impl Rules {
             let path = self.path(None, &request.domain, &found.entries);
             let limit = token_bucket::Limit::per_unit(limit.requests_per_unit, limit.unit);
             let limit = Limit::TokenBucket(limit);
-            let check =
-                |slot| Check { slot, limit, cost, told_by: None, shadow_mode: false, quota_mode };
+            let check = |slot| Check { quota_mode, ..Check::of(slot, limit, cost) };
             resolution.add(&path, limit, None, check);
         }
         let path = || self.path(found.node, &request.domain, &found.entries);

@@ -19,14 +19,7 @@ fn limit(slot: usize, amount: u32) -> Given {
 
 fn limit_per(slot: usize, amount: u32, unit: Unit) -> Given {
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(amount, unit));
-    let check = Check {
-        slot,
-        limit,
-        cost: Cost::Take(1),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    };
+    let check = Check::of(slot, limit, Cost::Take(1));
     Given { check, used: 0 }
 }
 

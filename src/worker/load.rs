@@ -1,7 +1,7 @@
 //! What one worker says.
 
-use super::{Settings, WHOLE_PARTS};
-use crate::clock::Timestamp;
+use super::Settings;
+use crate::{clock::Timestamp, unit::WHOLE_PARTS};
 
 /// The most slots that a worker may have.
 pub const MOST_SLOTS: u32 = 100_000;

@@ -16,6 +16,3 @@ pub use load::{
 };
 pub use settings::{LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US, Settings};
 pub use workers::{Bucket, Counts, MOST_WORKERS, Workers};
-
-/// All of it, in parts: the unit of utilizations, slopes and amounts.
-pub const WHOLE_PARTS: u32 = 1_000_000;

@@ -1,7 +1,6 @@
 //! How a pool's utilization presses on it.
 
-use super::WHOLE_PARTS;
-use crate::lease::Term;
+use crate::{lease::Term, unit::WHOLE_PARTS};
 
 /// The longest that `hold_off` and `shed_all_after` may be, each, in microseconds: half an hour.
 pub const LONGEST_SHEDDING_US: u64 = 1_800_000_000;

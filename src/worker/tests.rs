@@ -1,5 +1,5 @@
 use super::*;
-use crate::{clock::Timestamp, key::Key, lease::Term, limiter::State, report};
+use crate::{clock::Timestamp, key::Key, lease::Term, limiter::State, report, unit::WHOLE_PARTS};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 

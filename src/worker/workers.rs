@@ -13,8 +13,8 @@
 //! out from it: until the first deadline the pool was as busy as all reports say, from there on as the others
 //! say, and from the last one on nobody knows.
 
-use super::{Load, Settings, WHOLE_PARTS};
-use crate::clock::Timestamp;
+use super::{Load, Settings};
+use crate::{clock::Timestamp, unit::WHOLE_PARTS};
 
 /// The most workers of a pool: whoever makes up names by mistake is stopped there.
 pub const MOST_WORKERS: u64 = 5_000;

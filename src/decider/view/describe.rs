@@ -4,7 +4,7 @@
 mod tests;
 
 use super::{PoolView, WorkersView};
-use crate::{rules::describe::printable, worker::WHOLE_PARTS};
+use crate::{rules::describe::printable, unit::WHOLE_PARTS};
 use std::fmt::Write as _;
 
 /// All pools: each domain, and below it its pools with their slots, their workers and what they shed.

@@ -23,11 +23,9 @@ use crate::{
     clock::Timestamp,
     lease::{Slots, Term},
     limiter::{SlotLimit, Wait},
+    unit::WHOLE_PARTS,
     worker::Workers,
 };
-
-/// All of it, in parts: the unit in which shares are written.
-pub const WHOLE_PARTS: u32 = 1_000_000;
 
 /// The parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,8 @@ pub use script::SCRIPT;
 use crate::{
     clock::Timestamp,
     limiter::{Checked, Wait},
-    worker::{Settings, WHOLE_PARTS, Workers},
+    unit::WHOLE_PARTS,
+    worker::{Settings, Workers},
 };
 use sha2::{Digest as _, Sha256};
 

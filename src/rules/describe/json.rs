@@ -2,10 +2,11 @@
 
 use super::Above;
 use crate::{
-    limiter::{Limit, fleet::WHOLE_PARTS},
+    limiter::Limit,
     rules::model::{
         Capacity, Descriptor, Domain, Kind, OnStoreFailure, Pool, Rule, Shedding, Utilization,
     },
+    unit::WHOLE_PARTS,
 };
 use serde_json::{Value, json};
 

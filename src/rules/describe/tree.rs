@@ -3,12 +3,13 @@
 use super::Above;
 use crate::{
     lease::Term,
-    limiter::{Limit, fleet::WHOLE_PARTS},
+    limiter::Limit,
     rules::{
         LEASE_KEY,
         model::{Capacity, Descriptor, Domain, Kind, Pool, Rule, Shedding, Utilization},
         resolve::pool_path,
     },
+    unit::WHOLE_PARTS,
 };
 use std::{fmt::Write as _, iter};
 

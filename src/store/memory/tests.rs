@@ -25,14 +25,7 @@ fn key(name: &str) -> Key {
 
 fn take(amount: u32, unit: Unit, tokens: u64) -> Check {
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(amount, unit));
-    Check {
-        slot: 0,
-        limit,
-        cost: Cost::Take(tokens),
-        shadow_mode: false,
-        quota_mode: false,
-        told_by: None,
-    }
+    Check::of(0, limit, Cost::Take(tokens))
 }
 
 fn decide(store: &Memory, now: Timestamp, keys: &[Key], checks: &[Check]) -> Verdict {

@@ -13,7 +13,7 @@ use tollgate::{
         Cost, Limit, State, concurrency, fleet, token_bucket,
         utilization::{self, Draw},
     },
-    unit::Unit,
+    unit::{Unit, WHOLE_PARTS},
     verdict::{Check, Question},
     worker::{
         self, Counts, Instant, LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US, Load, MOST_WORKERS,
@@ -179,7 +179,7 @@ fn any_term_us() -> impl Strategy<Value = u64> {
 
 fn any_slots() -> impl Strategy<Value = Limit> {
     let count = prop_oneof![0..=5_u32, 0..=100_u32, any::<u32>(), Just(u32::MAX)];
-    let reserved = prop_oneof![Just(0), Just(200_000), Just(fleet::WHOLE_PARTS), 0..=1_000_000_u32];
+    let reserved = prop_oneof![Just(0), Just(200_000), Just(WHOLE_PARTS), 0..=1_000_000_u32];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     (count, reserved, any_term_us(), flags).prop_map(
         |(count, reserved_parts, term_us, (critical, weighs_hits, is_fleet))| {
