@@ -26,6 +26,9 @@ local slots, utilization, measures, measured = struct.unpack('<dddd', ARGV[1], a
 
 local pool_text, worker_text = get(KEYS[1]), get(KEYS[2])
 local state, worker = pool.read(pool_text), read_worker(worker_text)
+if state and not pool.is_whole(state) then
+  state = nil
+end
 if (pool_text and not state) or (worker_text and not worker) then
   local unreadable = (pool_text and not state) and 1 or 2
   redis.call('UNLINK', KEYS[unreadable])

@@ -46,13 +46,13 @@ local function utilization()
     return (limit.number + moved) % DRAWS, TURN_US - time_us % TURN_US
   end
 
-  local function chance(limit, state)
-    local amount = state.pressure / limit.settings.most
+  local function chance(limit, pressure)
+    local amount = pressure / limit.settings.most
     return max(min(amount * limit.classes - limit.class, 1), 0)
   end
 
-  local function safe_in_us(limit, state)
-    local pressed_us = max(math.ceil(state.pressure / WHOLE_PARTS), 0)
+  local function safe_in_us(limit, pressure)
+    local pressed_us = max(math.ceil(pressure / WHOLE_PARTS), 0)
     local safe_us = math.floor(limit.settings.shed_all_after_us * limit.class / limit.classes)
     return max(pressed_us - safe_us, 1)
   end
@@ -62,12 +62,12 @@ local function utilization()
     if cost == REFUND then
       return 0, nil
     end
-    state = pool.at(state, limit.settings, now)
+    local pressure = pool.pressure_at(state, limit.settings, now)
     local drawn, turns_in_us = draw(limit, now)
-    if drawn >= chance(limit, state) * DRAWS then
+    if drawn >= chance(limit, pressure) * DRAWS then
       return 0, nil
     end
-    local safe_in_us = safe_in_us(limit, state)
+    local safe_in_us = safe_in_us(limit, pressure)
     return turns_in_us and min(safe_in_us, turns_in_us) or safe_in_us, nil
   end
 

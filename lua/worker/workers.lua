@@ -9,9 +9,14 @@
 --   updated            when the last report came
 --   pressure           in millionths of microseconds at the greatest slope; may be negative
 --   shed_all_after_us  by which that was counted
+--   workers, slots, load   of all buckets together
+--   deadline           the first one
 -- and for each bucket, deadlines ascending
 --   deadline           until when its reports are fresh
 --   workers, slots, load
+--
+-- The sums and the first deadline are all that a decision takes while no report has ceased to be fresh since the
+-- last came, so buckets are read only where somebody asks for them.
 
 local workers_made
 
@@ -55,35 +60,27 @@ local function workers()
     return 0
   end
 
+  local HEAD = 64
+
   -- The state in a string, nil where it is none.
   local function read(value)
-    if type(value) ~= 'string' or #value < 64 or #value % 32 ~= 0 then
+    if type(value) ~= 'string' or #value <= HEAD or #value % 32 ~= 0 then
       return nil
     end
-    local since, updated, pressure, shed_all_after_us, at = unpack('<dddd', value)
+    local since, updated, pressure, shed_all_after_us, count, slots, load, first = unpack('<dddddddd', value)
     if not (is_count(since) and is_count(updated) and is_count(math.abs(pressure))) then
       return nil
     end
-    if not (shed_all_after_us >= 1 and shed_all_after_us <= LONGEST_SHEDDING_US) then
+    if not (is_count(shed_all_after_us) and shed_all_after_us >= 1) then
       return nil
     end
-    local buckets, last, all = {}, -1, 0
-    while at <= #value do
-      local deadline, count, slots, load
-      deadline, count, slots, load, at = unpack('<dddd', value, at)
-      if not (is_count(deadline) and is_count(count) and is_count(slots) and is_count(load)) then
-        return nil
-      end
-      if deadline <= last or count == 0 or slots < count then
-        return nil
-      end
-      if slots > count * MOST_SLOTS or load > slots * MOST_UTILIZATION then
-        return nil
-      end
-      last, all = deadline, all + count
-      buckets[#buckets + 1] = { deadline = deadline, workers = count, slots = slots, load = load }
+    if shed_all_after_us > LONGEST_SHEDDING_US then
+      return nil
     end
-    if all > MOST_WORKERS then
+    if not (is_count(count) and is_count(slots) and is_count(load) and is_count(first)) then
+      return nil
+    end
+    if count > MOST_WORKERS or slots > count * MOST_SLOTS or load > slots * MOST_UTILIZATION then
       return nil
     end
     return {
@@ -91,16 +88,50 @@ local function workers()
       updated = updated,
       pressure = pressure,
       shed_all_after_us = shed_all_after_us,
-      buckets = buckets,
+      workers = count,
+      slots = slots,
+      load = load,
+      first = first,
+      text = value,
     }
   end
 
-  local function write(state)
-    local texts = { pack('<dddd', state.since, state.updated, state.pressure, state.shed_all_after_us) }
-    for place, bucket in ipairs(state.buckets) do
-      texts[place + 1] = pack('<dddd', bucket.deadline, bucket.workers, bucket.slots, bucket.load)
+  -- The buckets in a string, nil where they are none.
+  local function read_buckets(state)
+    local buckets, last, at = {}, -1, HEAD + 1
+    local count, slots, load = 0, 0, 0
+    while at <= #state.text do
+      local bucket = {}
+      bucket.deadline, bucket.workers, bucket.slots, bucket.load, at = unpack('<dddd', state.text, at)
+      if not (is_count(bucket.deadline) and is_count(bucket.workers)) then
+        return nil
+      end
+      if not (is_count(bucket.slots) and is_count(bucket.load)) then
+        return nil
+      end
+      if bucket.deadline <= last or bucket.workers == 0 or bucket.slots < bucket.workers then
+        return nil
+      end
+      last = bucket.deadline
+      count, slots, load = count + bucket.workers, slots + bucket.slots, load + bucket.load
+      buckets[#buckets + 1] = bucket
     end
-    return table.concat(texts)
+    if count ~= state.workers or slots ~= state.slots or load ~= state.load then
+      return nil
+    end
+    return buckets[1].deadline == state.first and buckets or nil
+  end
+
+  -- Where they are none, a decision takes them for reports of which nobody knows; a report has the key deleted.
+  local function buckets(state)
+    state.buckets = state.buckets or read_buckets(state) or {}
+    return state.buckets
+  end
+
+  -- Whether all of it is one.
+  local function is_whole(state)
+    state.buckets = state.buckets or read_buckets(state)
+    return state.buckets
   end
 
   local function counts(state)
@@ -109,6 +140,18 @@ local function workers()
       count, slots, load = count + bucket.workers, slots + bucket.slots, load + bucket.load
     end
     return count, slots, load
+  end
+
+  local function write(state)
+    local count, slots, load = counts(state)
+    local texts = {
+      pack('<dddd', state.since, state.updated, state.pressure, state.shed_all_after_us),
+      pack('<dddd', count, slots, load, state.buckets[1].deadline),
+    }
+    for place, bucket in ipairs(state.buckets) do
+      texts[place + 2] = pack('<dddd', bucket.deadline, bucket.workers, bucket.slots, bucket.load)
+    end
+    return table.concat(texts)
   end
 
   -- nil where nobody has any slots.
@@ -121,25 +164,10 @@ local function workers()
     return max(min(pressure + min(for_us, LONGEST_US) * slope, settings.most), settings.rest)
   end
 
-  -- A copy, where it is another.
-  local function pulled_back(state, now)
+  -- How much later by the clock that wrote it everything is than by this one; 0 where that may be true.
+  local function ahead_us(state, now)
     local ahead_us = state.updated - now
-    if ahead_us <= MOST_AHEAD_US then
-      return state
-    end
-    local buckets = {}
-    for place, bucket in ipairs(state.buckets) do
-      local deadline = max(bucket.deadline - ahead_us, 0)
-      buckets[place] =
-        { deadline = deadline, workers = bucket.workers, slots = bucket.slots, load = bucket.load }
-    end
-    return {
-      since = state.since,
-      updated = now,
-      pressure = state.pressure,
-      shed_all_after_us = state.shed_all_after_us,
-      buckets = buckets,
-    }
+    return ahead_us > MOST_AHEAD_US and ahead_us or 0
   end
 
   local function rescaled(state, settings)
@@ -150,40 +178,67 @@ local function workers()
     return floor(state.pressure / old * new)
   end
 
-  -- A copy, but for its buckets, which are those of `state`.
-  local function at(state, settings, now)
-    if not state then
-      return {
-        since = now,
-        updated = now,
-        pressure = settings.rest,
-        shed_all_after_us = settings.shed_all_after_us,
-        buckets = {},
-      }
-    end
-    state = pulled_back(state, now)
+  -- The pressure now; where some reports are not fresh any more, the buckets of those that are.
+  local function pressed(state, settings, now)
+    local ahead = ahead_us(state, now)
     local pressure = rescaled(state, settings)
-    local _, slots, load = counts(state)
-    local from, live = state.updated, {}
-    for _, bucket in ipairs(state.buckets) do
+    local slots, load = state.slots, state.load
+    local from = state.updated - ahead
+    if state.first - ahead > now then
+      return press(pressure, settings, utilization(slots, load), max(now - from, 0)), nil
+    end
+    local live = {}
+    for _, bucket in ipairs(buckets(state)) do
+      local deadline = max(bucket.deadline - ahead, 0)
       if #live == 0 then
-        local till = min(bucket.deadline, now)
+        local till = min(deadline, now)
         pressure = press(pressure, settings, utilization(slots, load), max(till - from, 0))
         slots, load = slots - bucket.slots, load - bucket.load
         from = max(from, till)
       end
-      if bucket.deadline > now then
+      if deadline > now then
         live[#live + 1] = bucket
       end
     end
     if #live == 0 then
       pressure = press(pressure, settings, nil, max(now - from, 0))
     end
+    return pressure, live
+  end
+
+  -- The pressure on workers of whom nothing is known where `state` is nil.
+  local function pressure_at(state, settings, now)
+    return state and (pressed(state, settings, now)) or settings.rest
+  end
+
+  -- A copy, with the buckets that are live.
+  local function at(state, settings, now)
+    local shed_all_after_us = settings.shed_all_after_us
+    if not state then
+      return {
+        since = now,
+        updated = now,
+        pressure = settings.rest,
+        shed_all_after_us = shed_all_after_us,
+        buckets = {},
+      }
+    end
+    local ahead = ahead_us(state, now)
+    local pressure, fresh = pressed(state, settings, now)
+    local live = {}
+    for place, bucket in ipairs(fresh or buckets(state)) do
+      live[place] = {
+        deadline = max(bucket.deadline - ahead, 0),
+        workers = bucket.workers,
+        slots = bucket.slots,
+        load = bucket.load,
+      }
+    end
     return {
       since = #live > 0 and state.since or now,
-      updated = max(state.updated, now),
+      updated = max(state.updated - ahead, now),
       pressure = pressure,
-      shed_all_after_us = settings.shed_all_after_us,
+      shed_all_after_us = shed_all_after_us,
       buckets = live,
     }
   end
@@ -198,13 +253,9 @@ local function workers()
     if not state then
       return nil
     end
-    state = pulled_back(state, now)
-    local last = state.buckets[#state.buckets].deadline
-    if now >= last + report_ttl_us then
-      return nil
-    end
-    local _, slots = counts(state)
-    return slots
+    local last = unpack('<d', state.text, #state.text - 31)
+    last = max(last - ahead_us(state, now), 0)
+    return now < last + report_ttl_us and state.slots or nil
   end
 
   -- 0 where it is worth nothing.
@@ -256,7 +307,9 @@ local function workers()
     read = read,
     write = write,
     counts = counts,
+    is_whole = is_whole,
     utilization = utilization,
+    pressure_at = pressure_at,
     at = at,
     amount = amount,
     capacity = capacity,

@@ -22,6 +22,7 @@ use tollgate::{
     store::redis::script::{self, Call, Reply, Script},
     unit::Unit,
     verdict::{self, Write},
+    worker::{Load, Report, Settings},
 };
 
 /// The clock of this test.
@@ -274,6 +275,58 @@ async fn what_is_nothing_in_flight_and_no_record_is_deleted_as_well() {
         redis.set::<_, _, ()>(lease.as_str(), record).unwrap();
         let reply = told(&Call::renew(&id, None), names, now).query(redis).unwrap();
         prop_assert_eq!(script::read_renewed(&reply), Some(Reply::Deleted(0)));
+        Ok(())
+    })
+    .await;
+}
+
+/// Numbers that are the workers of a pool, or what one of them said, but for one that is none.
+fn any_bytes_of(good: &'static [f64]) -> impl Strategy<Value = Vec<u8>> {
+    let bad = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(0.5), Just(1e17)];
+    let one_bad = (bad, 0..good.len()).prop_map(|(bad, place)| {
+        let mut numbers = good.to_vec();
+        // Pressure alone may be negative.
+        numbers[place] = if place == 2 && bad == -1.0 { -0.5 } else { bad };
+        numbers
+    });
+    let cut_off = (0..good.len()).prop_map(|length| good[..length].to_vec());
+    let numbers = prop_oneof![4 => one_bad, 1 => cut_off];
+    numbers.prop_map(|numbers| numbers.into_iter().flat_map(f64::to_le_bytes).collect())
+}
+
+/// Two workers of three slots, one report fresh for longer than the other.
+const WORKERS: &[f64] =
+    &[1.7e15, 1.8e15, 5.0, 1e8, 2.0, 3.0, 2e6, 1.9e15, 1.9e15, 1.0, 1.0, 1e6, 2e15, 1.0, 2.0, 1e6];
+const WORKER: &[f64] = &[1.7e15, 1.9e15, 1.0, 1e6, 5.0];
+
+#[tokio::test]
+async fn what_is_no_pool_and_no_worker_is_deleted_as_well() {
+    let found = (any_bytes_of(WORKERS), any_bytes_of(WORKER));
+    for_all(&found, |redis, names, (workers, worker)| {
+        let keys = history::report_keys(0, 0);
+        let settings = Settings::default();
+        let load = Load::of_ratio(0.5, 1, "ratio").ok();
+        let report = Report { settings, load, measured: None };
+        let now = Timestamp::from_micros(1_800_000_000_000_000);
+        let say = |redis: &mut Connection| {
+            let reply = told(&Call::report(&keys, &report), names, now).query(redis).unwrap();
+            script::read_reported(&reply)
+        };
+        let plain = |numbers: &[f64]| -> Vec<u8> {
+            numbers.iter().copied().flat_map(f64::to_le_bytes).collect()
+        };
+        for (place, pair) in
+            [[workers.clone(), plain(WORKER)], [plain(WORKERS), worker.clone()]].iter().enumerate()
+        {
+            for (key, bytes) in keys.iter().zip(pair) {
+                redis.set::<_, _, ()>(key.as_str(), bytes).unwrap();
+            }
+            prop_assert_eq!(stored::read_any(&keys[place], &pair[place]), None);
+            prop_assert_eq!(say(redis), Some(Reply::Deleted(place)));
+            prop_assert_eq!(redis.exists::<_, bool>(keys[place].as_str()).unwrap(), false);
+            prop_assert!(matches!(say(redis), Some(Reply::Done(_))));
+            redis::cmd("FLUSHALL").exec(redis).unwrap();
+        }
         Ok(())
     })
     .await;

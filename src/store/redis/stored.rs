@@ -45,19 +45,20 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
         "utilization" => {
             let (since, updated) = (numbers.instant()?, numbers.instant()?);
             let (pressure, shed_all_after_us) = (numbers.whole()?, numbers.count()?);
+            let (workers, slots, load) = (numbers.count()?, numbers.count()?, numbers.count()?);
+            let (sum, first) = (Counts { workers, slots, load }, numbers.instant()?);
             let mut buckets = Vec::new();
             while !numbers.are_over() {
                 let deadline = numbers.instant()?;
                 let (workers, slots, load) = (numbers.count()?, numbers.count()?, numbers.count()?);
                 buckets.push(worker::Bucket { deadline, counts: Counts { workers, slots, load } });
             }
-            State::Workers(Box::new(Workers {
-                since,
-                updated,
-                pressure,
-                shed_all_after_us,
-                buckets,
-            }))
+            let state = Workers { since, updated, pressure, shed_all_after_us, buckets };
+            let is_first = state.buckets.first().is_some_and(|bucket| bucket.deadline == first);
+            if !is_first || state.counts() != sum {
+                return None;
+            }
+            State::Workers(Box::new(state))
         }
         "worker" => {
             let (since, deadline) = (numbers.instant()?, numbers.instant()?);

@@ -21,6 +21,11 @@ pub(super) fn read(key: &Key, stored: &[u8]) -> State {
     State::Lease(Box::new(Record { entries }))
 }
 
+/// Reads what may be no state.
+pub(super) fn read_any(key: &Key, stored: &[u8]) -> Option<State> {
+    stored::read(key, stored)
+}
+
 /// Writes a state, as the scripts do.
 pub(super) fn write(state: &State) -> Vec<u8> {
     let doubles = |counts: &[u64]| -> Vec<u8> {
@@ -40,7 +45,9 @@ pub(super) fn write(state: &State) -> Vec<u8> {
         State::Workers(state) => {
             let mut bytes = doubles(&[state.since.as_micros(), state.updated.as_micros()]);
             bytes.extend((state.pressure as f64).to_le_bytes());
-            bytes.extend(doubles(&[state.shed_all_after_us]));
+            let Counts { workers, slots, load } = state.counts();
+            let first = state.buckets[0].deadline.as_micros();
+            bytes.extend(doubles(&[state.shed_all_after_us, workers, slots, load, first]));
             for bucket in &state.buckets {
                 let Counts { workers, slots, load } = bucket.counts;
                 bytes.extend(doubles(&[bucket.deadline.as_micros(), workers, slots, load]));
