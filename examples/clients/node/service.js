@@ -7,7 +7,8 @@ import { loadSync } from "@grpc/proto-loader";
 const protos = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 // Enums as words. Whole numbers of 64 bits would be objects; a number is exact up to 2^53.
-const options = { includeDirs: [protos], enums: String, longs: Number };
+// Without defaults, numbers that are 0 would be missing.
+const options = { includeDirs: [protos], enums: String, longs: Number, defaults: true };
 const { tollgate } = grpc.loadPackageDefinition(loadSync("tollgate/v1/lease_service.proto", options));
 
 // A connection whose other end is gone without a word is found by pings.
