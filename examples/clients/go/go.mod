@@ -1,4 +1,4 @@
-module leases
+module clients
 
 go 1.24.0
 

@@ -4,7 +4,7 @@
 
 import { promisify } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, tell } from "./service.js";
+import { connect, milliseconds, tell } from "./service.js";
 
 // What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 const what = {
@@ -16,7 +16,7 @@ const what = {
 const timeout = 5_000;
 
 async function main(address) {
-    const service = connect(address);
+    const service = connect("LeaseService", address);
     const call = (method, request) =>
         promisify(service[method]).call(service, request, { deadline: Date.now() + timeout });
 
@@ -46,8 +46,7 @@ async function main(address) {
 // Renews the lease a third of the way to its end, so that one renewal may fail, and another. Where the
 // lease is lost, it stops the work.
 async function renew(call, lease, stop) {
-    const { seconds, nanos } = lease.expiresIn;
-    const third = (seconds * 1e3 + nanos / 1e6) / 3;
+    const third = milliseconds(lease.expiresIn) / 3;
     while (!stop.signal.aborted) {
         try {
             await sleep(third, null, { signal: stop.signal });

@@ -3,7 +3,7 @@
 //     npm ci && node hold.js localhost:8081
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, tell } from "./service.js";
+import { connect, inTime, tell } from "./service.js";
 
 // What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 const what = {
@@ -11,12 +11,8 @@ const what = {
     descriptors: [{ entries: [{ key: "path", value: "/reports" }, { key: "user", value: "ada" }] }],
 };
 
-// How long the answers to the first and to the last message may take.
-const timeout = 5_000;
-
 async function main(address) {
-    const service = connect(address);
-    // The stream as a whole has no deadline: work may take long.
+    const service = connect("LeaseService", address);
     const stream = service.hold();
     const events = stream[Symbol.asyncIterator]();
     stream.write({ acquire: what });
@@ -42,16 +38,6 @@ async function main(address) {
     console.log(broken ? `not released in time: ${broken.message}` : "released");
     service.close();
     return 0;
-}
-
-// Waits for an answer, but not for ever.
-async function inTime(stream, answer) {
-    const late = setTimeout(() => stream.cancel(), timeout);
-    try {
-        return await answer;
-    } finally {
-        clearTimeout(late);
-    }
 }
 
 // Reads how it stands with the lease. Once it is not held any more, the stream ends, or breaks.

@@ -12,15 +12,11 @@ from envoy.extensions.common.ratelimit.v3.ratelimit_pb2 import RateLimitDescript
 from tollgate.v1 import lease_service_pb2 as leases
 from tollgate.v1.lease_service_pb2_grpc import LeaseServiceStub
 
+from stream import OPTIONS, TIMEOUT_S, in_time
+
 # What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 PATH = [{"key": "path", "value": "/reports"}, {"key": "user", "value": "ada"}]
 WHAT = leases.AcquireRequest(domain="edge", descriptors=[RateLimitDescriptor(entries=PATH)])
-
-# How long the answers to the first and to the last message may take.
-TIMEOUT_S = 5
-
-# A connection whose other end is gone without a word is found by pings.
-OPTIONS = [("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 10_000)]
 
 
 def main(address: str) -> int:
@@ -31,7 +27,7 @@ def main(address: str) -> int:
         events = LeaseServiceStub(channel).Hold(iter(requests.get, None))
         ended = threading.Event()
         try:
-            lease = first(events)
+            lease = next(in_time(events)).acquired
             if lease.outcome != leases.AcquireResponse.OUTCOME_ACQUIRED:
                 print("refused:", lease.refusal.message.strip())
                 if lease.refusal.HasField("retry_after"):
@@ -47,16 +43,6 @@ def main(address: str) -> int:
         # The server ends its side once the lease is released.
         print("released" if ended.wait(TIMEOUT_S) else "not released in time")
         return 0
-
-
-def first(events) -> leases.AcquireResponse:
-    """The first event. The stream as a whole has no deadline: work may take long."""
-    late = threading.Timer(TIMEOUT_S, events.cancel)
-    late.start()
-    try:
-        return next(events).acquired
-    finally:
-        late.cancel()
 
 
 def follow(events, ended: threading.Event) -> None:

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU16, AtomicUsize, Ordering},
     },
 };
 use tokio::{
@@ -33,6 +33,8 @@ enum Way {
 /// A listener that passes connections on to a port of loopback. All end when it is dropped.
 pub(crate) struct Proxy {
     address: SocketAddr,
+    /// The port that new connections lead to.
+    port: Arc<AtomicU16>,
     /// The way of all connections since the last disturbance.
     way: watch::Sender<watch::Sender<Way>>,
     accepted: Arc<AtomicUsize>,
@@ -47,21 +49,34 @@ impl Proxy {
         let (way, current) = watch::channel(watch::Sender::new(Way::Open));
         let accepted = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&accepted);
+        let port = Arc::new(AtomicU16::new(port));
+        let leads_to = Arc::clone(&port);
         let mut connections = JoinSet::new();
         connections.spawn(async move {
             let mut carried = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::Relaxed);
                 let way = current.borrow().subscribe();
+                let port = leads_to.load(Ordering::Relaxed);
                 carried.spawn(async move { drop(carry(client, port, way).await) });
             }
         });
-        Self { address, way, accepted, _connections: connections }
+        Self { address, port, way, accepted, _connections: connections }
+    }
+
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Where it listens, as `--store` takes it.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    /// Has new connections lead to another port.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.port.store(port, Ordering::Relaxed);
     }
 
     /// How many connections it has seen.

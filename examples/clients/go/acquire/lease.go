@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	api "leases/build/tollgate/v1"
+	api "clients/build/tollgate/v1"
 )
 
 // No call may hang for ever. A call that waits for a slot (Wait) needs that much more.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	api "leases/build/tollgate/v1"
+	api "clients/build/tollgate/v1"
 )
 
 // How long the answers to the first and to the last message may take.

@@ -10,8 +10,8 @@ import (
 	"os"
 	"time"
 
-	ratelimit "leases/build/envoy/extensions/common/ratelimit/v3"
-	api "leases/build/tollgate/v1"
+	ratelimit "clients/build/envoy/extensions/common/ratelimit/v3"
+	api "clients/build/tollgate/v1"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
