@@ -27,6 +27,8 @@ pub(crate) fn of(
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(screen, "tollgate {version}\n");
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
+    let (leases, utilization) = (grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE);
+    let _ = writeln!(screen, "{:32}{leases}, {utilization}", "");
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
     let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig, GET /pools");
     let store = match store {

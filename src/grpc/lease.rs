@@ -115,7 +115,7 @@ pub(super) async fn until_closed(stopped: &mut watch::Receiver<()>) {
     while stopped.changed().await.is_ok() {}
 }
 
-pub(super) fn leaving() -> Status {
+fn leaving() -> Status {
     Status::unavailable("the server is leaving, and holds nothing for this call: ask another")
 }
 

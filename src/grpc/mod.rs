@@ -167,9 +167,8 @@ impl From<Undecided> for Status {
             Undecided::NotReported(
                 NotReported::UnknownDomain(_) | NotReported::UnknownPool { .. },
             ) => Code::NotFound,
-            Undecided::NotReported(NotReported::NoReports(_) | NotReported::NotNewer) => {
-                Code::FailedPrecondition
-            }
+            Undecided::NotReported(NotReported::NoReports(_)) => Code::FailedPrecondition,
+            Undecided::NotReported(NotReported::NotNewer) => Code::Aborted,
             Undecided::NotReported(NotReported::TooManyWorkers(_)) => Code::ResourceExhausted,
             Undecided::Store(_)
             | Undecided::NotAcquired(NotAcquired::Store(_))

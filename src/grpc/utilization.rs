@@ -2,7 +2,7 @@
 
 use super::{
     Undecided,
-    lease::{leaving, until_closed},
+    lease::until_closed,
     proto::{
         tollgate::v1::{
             ReportUtilizationRequest, ReportUtilizationResponse,
@@ -80,7 +80,9 @@ impl utilization_service_server::UtilizationService for Reports {
                 let report = tokio::select! {
                     report = reports.message() => report,
                     () = answers.closed() => return,
-                    () = until_closed(&mut stopped) => Err(leaving()),
+                    () = until_closed(&mut stopped) => {
+                        Err(Status::unavailable("the server is leaving: report to another"))
+                    }
                 };
                 let answer = match report {
                     Ok(Some(report)) => answer(&decider, report).await,

@@ -275,7 +275,7 @@ async fn a_report_that_comes_late_or_twice_is_refused(store: &Store) {
     assert_eq!(say("one", 0.6, 101).await.unwrap().utilization, Some(0.6));
     for seconds in [101, 100, 1] {
         let refused = say("one", 0.9, seconds).await.unwrap_err();
-        assert_eq!(refused.code(), Status::FailedPrecondition);
+        assert_eq!(refused.code(), Status::Aborted);
         assert!(refused.message().contains("came late, or twice"), "{}", refused.message());
     }
     assert_eq!(pool.reports.look("fleet").await.utilization, Some(0.6));
