@@ -35,7 +35,7 @@ if (pool_text and not state) or (worker_text and not worker) then
   return { unreadable }
 end
 
-state = pool.at(state, settings, now)
+state = pool.at_report(state, settings, now)
 if worker and worker.deadline <= now then
   worker = nil
 end

@@ -19,7 +19,7 @@ const WORKER: usize = 1;
 pub fn report(stored: &[Option<State>], report: &Report, now: Timestamp) -> (Reported, Vec<Write>) {
     let Report { settings, load, measured } = report;
     let workers = stored.get(WORKERS).and_then(Option::as_ref).and_then(State::workers);
-    let mut workers = Workers::at(workers, settings, now);
+    let mut workers = Workers::at_report(workers, settings, now);
     let worker = stored.get(WORKER).and_then(Option::as_ref).and_then(State::worker);
     let worker = worker.filter(|worker| worker.deadline > now);
     let Some(load) = *load else {

@@ -11,6 +11,7 @@
 --   shed_all_after_us  by which that was counted
 --   workers, slots, load   of all buckets together
 --   deadline           the first one
+--   held, held_until   how many slots there are held to be, and until when
 -- and for each bucket, deadlines ascending
 --   deadline           until when its reports are fresh
 --   workers, slots, load
@@ -60,14 +61,15 @@ local function workers()
     return 0
   end
 
-  local HEAD = 64
+  local HEAD = 80
 
   -- The state in a string, nil where it is none.
   local function read(value)
-    if type(value) ~= 'string' or #value <= HEAD or #value % 32 ~= 0 then
+    if type(value) ~= 'string' or #value <= HEAD or (#value - HEAD) % 32 ~= 0 then
       return nil
     end
-    local since, updated, pressure, shed_all_after_us, count, slots, load, first = unpack('<dddddddd', value)
+    local since, updated, pressure, shed_all_after_us, count, slots, load, first, held, held_until =
+      unpack('<dddddddddd', value)
     if not (is_count(since) and is_count(updated) and is_count(math.abs(pressure))) then
       return nil
     end
@@ -78,6 +80,9 @@ local function workers()
       return nil
     end
     if not (is_count(count) and is_count(slots) and is_count(load) and is_count(first)) then
+      return nil
+    end
+    if not (is_count(held) and is_count(held_until)) then
       return nil
     end
     if count > MOST_WORKERS or slots > count * MOST_SLOTS or load > slots * MOST_UTILIZATION then
@@ -92,6 +97,8 @@ local function workers()
       slots = slots,
       load = load,
       first = first,
+      held = held,
+      held_until = held_until,
       text = value,
     }
   end
@@ -146,7 +153,7 @@ local function workers()
     local count, slots, load = counts(state)
     local texts = {
       pack('<dddd', state.since, state.updated, state.pressure, state.shed_all_after_us),
-      pack('<dddd', count, slots, load, state.buckets[1].deadline),
+      pack('<dddddd', count, slots, load, state.buckets[1].deadline, state.held, state.held_until),
     }
     for place, bucket in ipairs(state.buckets) do
       texts[place + 2] = pack('<dddd', bucket.deadline, bucket.workers, bucket.slots, bucket.load)
@@ -220,6 +227,8 @@ local function workers()
         updated = now,
         pressure = settings.rest,
         shed_all_after_us = shed_all_after_us,
+        held = 0,
+        held_until = 0,
         buckets = {},
       }
     end
@@ -239,8 +248,26 @@ local function workers()
       updated = max(state.updated - ahead, now),
       pressure = pressure,
       shed_all_after_us = shed_all_after_us,
+      held = state.held,
+      held_until = ahead > 0 and max(state.held_until - ahead, 0) or state.held_until,
       buckets = live,
     }
+  end
+
+  -- How many slots there are, or are held to be, at a time by the clock of the state.
+  local function slots_at(state, at)
+    return at < state.held_until and max(state.slots, state.held) or state.slots
+  end
+
+  -- The same of a state that a report is about to change.
+  local function at_report(state, settings, now)
+    local made = at(state, settings, now)
+    local half_us = floor(settings.report_ttl_us / 2)
+    if state and now - (state.updated - ahead_us(state, now)) > half_us then
+      made.held = slots_at(state, state.updated)
+      made.held_until = now + half_us
+    end
+    return made
   end
 
   -- In millionths.
@@ -254,8 +281,9 @@ local function workers()
       return nil
     end
     local last = unpack('<d', state.text, #state.text - 31)
-    last = max(last - ahead_us(state, now), 0)
-    return now < last + report_ttl_us and state.slots or nil
+    local ahead = ahead_us(state, now)
+    last = max(last - ahead, 0)
+    return now < last + report_ttl_us and slots_at(state, now + ahead) or nil
   end
 
   -- 0 where it is worth nothing.
@@ -310,7 +338,7 @@ local function workers()
     is_whole = is_whole,
     utilization = utilization,
     pressure_at = pressure_at,
-    at = at,
+    at_report = at_report,
     amount = amount,
     capacity = capacity,
     fresh_at = fresh_at,

@@ -38,6 +38,10 @@ pub struct Workers {
     pub pressure: i64,
     /// The `shed_all_after` by which that was counted, in microseconds.
     pub shed_all_after_us: u64,
+    /// How many slots there were before reports stopped for a while, where they did.
+    pub held: u64,
+    /// Until when there are held to be as many: until everybody who is there has had his turn to report again.
+    pub held_until: Timestamp,
     /// Deadlines ascending, none twice, none without workers.
     pub buckets: Vec<Bucket>,
 }
@@ -103,8 +107,15 @@ impl Workers {
         let (rest, _) = settings.bounds();
         let shed_all_after_us = settings.shed_all_after_us;
         let Some(state) = state else {
-            let buckets = Vec::new();
-            return Self { since: now, updated: now, pressure: rest, shed_all_after_us, buckets };
+            return Self {
+                since: now,
+                updated: now,
+                pressure: rest,
+                shed_all_after_us,
+                held: 0,
+                held_until: Timestamp::default(),
+                buckets: Vec::new(),
+            };
         };
         let state = state.pulled_back(now);
         let mut pressure = state.rescaled(settings);
@@ -128,7 +139,28 @@ impl Workers {
         };
         let since = if live.is_empty() { now } else { state.since };
         let updated = state.updated.max(now);
-        Self { since, updated, pressure, shed_all_after_us, buckets: live }
+        Self { since, updated, pressure, shed_all_after_us, buckets: live, ..state }
+    }
+
+    /// The same of a state that a report is about to change. Where none has come for so long that everybody
+    /// must have been kept from it, who is not heard at once is not gone.
+    #[must_use]
+    pub fn at_report(state: Option<&Self>, settings: &Settings, now: Timestamp) -> Self {
+        let mut workers = Self::at(state, settings, now);
+        let half_us = settings.report_ttl.as_micros() / 2;
+        if let Some(state) = state.map(|state| state.pulled_back(now))
+            && now - state.updated > half_us
+        {
+            workers.held = state.slots(state.updated);
+            workers.held_until = now + half_us;
+        }
+        workers
+    }
+
+    /// How many slots there are, or are held to be, at a time.
+    fn slots(&self, now: Timestamp) -> u64 {
+        let held = if now < self.held_until { self.held } else { 0 };
+        self.counts().slots.max(held)
     }
 
     /// All workers that it counts.
@@ -149,7 +181,7 @@ impl Workers {
     pub fn capacity(state: Option<&Self>, report_ttl_us: u64, now: Timestamp) -> Option<u64> {
         let state = state?.pulled_back(now);
         let last = state.buckets.last()?.deadline;
-        (now < last + report_ttl_us).then(|| state.counts().slots)
+        (now < last + report_ttl_us).then(|| state.slots(now))
     }
 
     /// Until when it is worth keeping: pressure is at rest again, and nobody counts on its capacity.
@@ -192,9 +224,9 @@ impl Workers {
         let ahead_us = self.updated - now;
         if ahead_us > MOST_AHEAD_US {
             state.updated = now;
+            state.held_until = earlier(state.held_until, ahead_us);
             for bucket in &mut state.buckets {
-                bucket.deadline =
-                    Timestamp::from_micros(bucket.deadline - Timestamp::from_micros(ahead_us));
+                bucket.deadline = earlier(bucket.deadline, ahead_us);
             }
         }
         state
@@ -214,6 +246,10 @@ impl Workers {
         let rescaled = (self.pressure as f64 / old as f64 * new as f64).floor() as i64;
         rescaled
     }
+}
+
+fn earlier(instant: Timestamp, micros: u64) -> Timestamp {
+    Timestamp::from_micros(instant - Timestamp::from_micros(micros))
 }
 
 /// The pressure after so many microseconds at a utilization; `None` where nobody reports.

@@ -419,13 +419,27 @@ fn capacity_is_what_the_workers_last_had_and_is_forgotten_late() {
     assert_eq!(capacity(&state, 24.9), Some(100));
     assert_eq!(capacity(&state, 44.9), Some(100));
     assert_eq!(capacity(&state, 46.0), None, "twice the time, and a 32nd");
-    // One is still heard of: the others are gone.
+    // One is heard of again, and the others may be any moment.
     let state = say("0", 10, 25.2);
-    assert_eq!(capacity(&state, 25.2), Some(10));
+    assert_eq!(capacity(&state, 25.2), Some(100));
+    assert_eq!(capacity(&state, 35.1), Some(100));
+    // They have had time to. So they are gone.
+    assert_eq!(capacity(&state, 35.2), Some(10));
+    let state = say("0", 10, 30.2);
+    assert_eq!(capacity(&state, 35.2), Some(10));
     // Who comes back counts at once, and who has changed counts once.
-    say("1", 20, 26.0);
-    let state = say("1", 5, 27.0);
-    assert_eq!(capacity(&state, 27.0), Some(15));
+    say("1", 20, 36.0);
+    let state = say("1", 5, 37.0);
+    assert_eq!(capacity(&state, 37.0), Some(15));
+    // What was held is held again, where reports stop again before all are back.
+    let state = say("1", 5, 58.0);
+    assert_eq!(capacity(&state, 58.0), Some(15));
+    let state = say("1", 5, 63.0);
+    assert_eq!(capacity(&state, 67.9), Some(15));
+    assert_eq!(capacity(&state, 68.0), Some(5));
+    let state = say("2", 1, 75.0);
+    assert_eq!(capacity(&state, 75.0), Some(15));
+    assert_eq!(capacity(&state, 85.0), Some(6));
 }
 
 #[test]

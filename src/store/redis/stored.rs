@@ -47,13 +47,15 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
             let (pressure, shed_all_after_us) = (numbers.whole()?, numbers.count()?);
             let (workers, slots, load) = (numbers.count()?, numbers.count()?, numbers.count()?);
             let (sum, first) = (Counts { workers, slots, load }, numbers.instant()?);
+            let (held, held_until) = (numbers.count()?, numbers.instant()?);
             let mut buckets = Vec::new();
             while !numbers.are_over() {
                 let deadline = numbers.instant()?;
                 let (workers, slots, load) = (numbers.count()?, numbers.count()?, numbers.count()?);
                 buckets.push(worker::Bucket { deadline, counts: Counts { workers, slots, load } });
             }
-            let state = Workers { since, updated, pressure, shed_all_after_us, buckets };
+            let state =
+                Workers { since, updated, pressure, shed_all_after_us, held, held_until, buckets };
             let is_first = state.buckets.first().is_some_and(|bucket| bucket.deadline == first);
             if !is_first || state.counts() != sum {
                 return None;

@@ -404,15 +404,19 @@ pub(super) fn any_state() -> impl Strategy<Value = (Key, State)> {
         Counts { workers, slots: slots * workers, load: load * workers }
     });
     let buckets = prop::collection::btree_map(instant(), counts, 1..5);
-    let workers = (instant(), instant(), pressure, 1..=LONGEST_SHEDDING_US, buckets).prop_map(
-        |(since, updated, pressure, shed_all_after_us, buckets)| {
+    let times = (instant(), instant(), instant());
+    let spans = (1..=LONGEST_SHEDDING_US, 0..=500_000_000_u64);
+    let workers = (times, pressure, spans, buckets).prop_map(
+        |((since, updated, until), pressure, (shed_all_after_us, held), buckets)| {
             let bucket = |(deadline, counts)| worker::Bucket {
                 deadline: Timestamp::from_micros(deadline),
                 counts,
             };
             let buckets = buckets.into_iter().map(bucket).collect();
             let (since, updated) = (Timestamp::from_micros(since), Timestamp::from_micros(updated));
-            let state = Workers { since, updated, pressure, shed_all_after_us, buckets };
+            let held_until = Timestamp::from_micros(until);
+            let state =
+                Workers { since, updated, pressure, shed_all_after_us, held, held_until, buckets };
             State::Workers(Box::new(state))
         },
     );

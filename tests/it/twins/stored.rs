@@ -48,6 +48,7 @@ pub(super) fn write(state: &State) -> Vec<u8> {
             let Counts { workers, slots, load } = state.counts();
             let first = state.buckets[0].deadline.as_micros();
             bytes.extend(doubles(&[state.shed_all_after_us, workers, slots, load, first]));
+            bytes.extend(doubles(&[state.held, state.held_until.as_micros()]));
             for bucket in &state.buckets {
                 let Counts { workers, slots, load } = bucket.counts;
                 bytes.extend(doubles(&[bucket.deadline.as_micros(), workers, slots, load]));
