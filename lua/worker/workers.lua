@@ -32,6 +32,7 @@ local function workers()
   local WHOLE_PARTS = 1000000
   local MOST_WORKERS, MOST_SLOTS, MOST_UTILIZATION = 5000, 100000, 10000000
   local LONGEST_SHEDDING_US = 1800000000
+  local NOBODY_KNOWS = 2 ^ 53
   local MOST_AHEAD_US = 60000000
   local LONGEST_US = 2 ^ 32
 
@@ -263,9 +264,10 @@ local function workers()
   local function at_report(state, settings, now)
     local made = at(state, settings, now)
     local half_us = floor(settings.report_ttl_us / 2)
-    if state and now - (state.updated - ahead_us(state, now)) > half_us then
-      made.held = slots_at(state, state.updated)
-      made.held_until = now + half_us
+    if not state then
+      made.held, made.held_until = NOBODY_KNOWS, now + half_us
+    elseif now - (state.updated - ahead_us(state, now)) > half_us then
+      made.held, made.held_until = slots_at(state, state.updated), now + half_us
     end
     return made
   end
@@ -283,7 +285,8 @@ local function workers()
     local last = unpack('<d', state.text, #state.text - 31)
     local ahead = ahead_us(state, now)
     last = max(last - ahead, 0)
-    return now < last + report_ttl_us and slots_at(state, now + ahead) or nil
+    local slots = slots_at(state, now + ahead)
+    return slots ~= NOBODY_KNOWS and now < last + report_ttl_us and slots or nil
   end
 
   -- 0 where it is worth nothing.

@@ -151,7 +151,7 @@ impl Watch {
             let new = count - *told;
             if new > 0 && limit.may_tell(now) {
                 *told = count;
-                lines.push((Level::WARN, format!("{new} {what}")));
+                lines.push((Level::WARN, format!("{what} ({new} since the last word of it)")));
             }
         }
         lines

@@ -15,4 +15,4 @@ pub use load::{
     Worker,
 };
 pub use settings::{LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US, Settings};
-pub use workers::{Bucket, Counts, MOST_WORKERS, Workers};
+pub use workers::{Bucket, Counts, MOST_WORKERS, NOBODY_KNOWS, Workers};

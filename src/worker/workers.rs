@@ -13,7 +13,7 @@
 //! out from it: until the first deadline the pool was as busy as all reports say, from there on as the others
 //! say, and from the last one on nobody knows.
 
-use super::{Load, Settings};
+use super::{LONGEST_SHEDDING_US, Load, MOST_SLOTS, MOST_UTILIZATION_PARTS, Settings};
 use crate::{clock::Timestamp, unit::WHOLE_PARTS};
 
 /// The most workers of a pool: whoever makes up names by mistake is stopped there.
@@ -25,6 +25,9 @@ const MOST_AHEAD_US: u64 = 60_000_000;
 
 /// No interval is counted as longer, in microseconds: longer than all shedding takes to come and go.
 const LONGEST_US: u64 = 1 << 32;
+
+/// As many slots as this stand for any number: nobody knows how many there are.
+pub const NOBODY_KNOWS: u64 = 1 << 53;
 
 /// The workers of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +41,9 @@ pub struct Workers {
     pub pressure: i64,
     /// The `shed_all_after` by which that was counted, in microseconds.
     pub shed_all_after_us: u64,
-    /// How many slots there were before reports stopped for a while, where they did.
+    /// How many slots there were before reports stopped for a while; [`NOBODY_KNOWS`] where there were none before.
     pub held: u64,
-    /// Until when there are held to be as many: until everybody who is there has had his turn to report again.
+    /// Until when there are held to be as many: until everybody who is there has had his turn to report.
     pub held_until: Timestamp,
     /// Deadlines ascending, none twice, none without workers.
     pub buckets: Vec<Bucket>,
@@ -148,19 +151,38 @@ impl Workers {
     pub fn at_report(state: Option<&Self>, settings: &Settings, now: Timestamp) -> Self {
         let mut workers = Self::at(state, settings, now);
         let half_us = settings.report_ttl.as_micros() / 2;
-        if let Some(state) = state.map(|state| state.pulled_back(now))
-            && now - state.updated > half_us
-        {
-            workers.held = state.slots(state.updated);
-            workers.held_until = now + half_us;
-        }
+        let held = match state.map(|state| state.pulled_back(now)) {
+            None => NOBODY_KNOWS,
+            Some(state) if now - state.updated > half_us => state.slots(state.updated),
+            Some(_) => return workers,
+        };
+        workers.held = held;
+        workers.held_until = now + half_us;
         workers
     }
 
-    /// How many slots there are, or are held to be, at a time.
+    /// How many slots there are, or are held to be, at a time, if anybody knows.
     fn slots(&self, now: Timestamp) -> u64 {
         let held = if now < self.held_until { self.held } else { 0 };
         self.counts().slots.max(held)
+    }
+
+    /// Whether all numbers are as small as they may be, as the scripts hold them to be: whoever put a state into a
+    /// store may have been somebody else.
+    pub fn is_plausible(&self) -> bool {
+        let longest = LONGEST_SHEDDING_US;
+        let Counts { workers, slots, load } = self.counts();
+        let most_slots = workers.saturating_mul(MOST_SLOTS.into());
+        let most_load = slots.saturating_mul(MOST_UTILIZATION_PARTS.into());
+        let is_bucket = |bucket: &Bucket| {
+            bucket.counts.workers > 0 && bucket.counts.slots >= bucket.counts.workers
+        };
+        (1..=longest).contains(&self.shed_all_after_us)
+            && self.buckets.iter().all(is_bucket)
+            && self.buckets.is_sorted_by(|a, b| a.deadline < b.deadline)
+            && workers <= MOST_WORKERS
+            && slots <= most_slots
+            && load <= most_load
     }
 
     /// All workers that it counts.
@@ -181,7 +203,8 @@ impl Workers {
     pub fn capacity(state: Option<&Self>, report_ttl_us: u64, now: Timestamp) -> Option<u64> {
         let state = state?.pulled_back(now);
         let last = state.buckets.last()?.deadline;
-        (now < last + report_ttl_us).then(|| state.slots(now))
+        let slots = state.slots(now);
+        (slots != NOBODY_KNOWS && now < last + report_ttl_us).then_some(slots)
     }
 
     /// Until when it is worth keeping: pressure is at rest again, and nobody counts on its capacity.

@@ -170,12 +170,11 @@ async fn shedding_is_shown_and_its_end_and_silence_are_told(store: &Store) {
     };
     until("it sheds all", sheds_all).await;
     let text = text(server.admin).await;
-    assert!(text.contains("20 slots as reported"), "{text}");
     assert!(text.contains("shedding, amount 1 of 1: drops 100 % of test, 100 % of get"), "{text}");
 
     let lines = [
         "WARN load is shed: the pool api of edge (150 % busy, drops ",
-        "WARN no worker's report is fresh, so nothing more is shed: the pool api of edge (the last came ",
+        "WARN no worker's report is fresh, so shedding neither begins nor grows: the pool api of edge (the last came ",
         "INFO load is shed no more: the pool api of edge (no report is fresh)",
     ];
     for line in lines {
@@ -196,8 +195,8 @@ async fn reports_that_are_none_are_told_in_the_log() {
     ] });
     client.ask(&bad).await.unwrap();
     let lines = [
-        "1 reports that came with requests were none",
-        "1 requests were admitted because nobody reports how many slots their pool has",
+        "reports that came with requests were none",
+        "requests were admitted because nobody reports how many slots their pool has",
     ];
     for line in lines {
         until(line, async || server.log().contains(line).then_some(())).await;

@@ -394,7 +394,7 @@ fn reporting(worker: &str, load: Option<Load>, measured: Option<u64>) -> ([Key; 
 #[test]
 fn capacity_is_what_the_workers_last_had_and_is_forgotten_late() {
     let now =
-        |at_s: f64| Timestamp::from_micros((1_000_000.0 * at_s) as u64 + 1_800_000_000_000_000);
+        |at_s: f64| Timestamp::from_micros((1_000_000.0 * (at_s + 1_800_000_000.0)).round() as u64);
     let load = |slots| Load::of_ratio(0.5, slots, "ratio").ok();
     let mut states: HashMap<Key, State> = HashMap::new();
     let mut say = |worker: &str, slots, at_s| {
@@ -410,6 +410,10 @@ fn capacity_is_what_the_workers_last_had_and_is_forgotten_late() {
     let ttl_us = Settings::default().report_ttl.as_micros();
     let capacity = |state: &Workers, at_s| Workers::capacity(Some(state), ttl_us, now(at_s));
     assert_eq!(Workers::capacity(None, ttl_us, now(0.0)), None);
+    // The first to report is not the only one there.
+    let state = say("0", 10, -5.0);
+    assert_eq!(capacity(&state, -5.0), None);
+    assert_eq!(capacity(&state, 4.9), None);
     for worker in 0..10 {
         say(&worker.to_string(), 10, 0.5 * f64::from(worker));
     }

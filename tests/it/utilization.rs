@@ -12,8 +12,8 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{
 };
 use prost::{Message as _, bytes::Bytes};
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use tokio::{task::JoinSet, time};
+use std::{collections::HashMap, time::Duration};
+use tokio::{sync::watch, task::JoinSet, time};
 use tollgate::grpc::proto::{
     tollgate::v1::{ReportUtilizationRequest, report_utilization_request::Load},
     xds::data::orca::v3::OrcaLoadReport,
@@ -34,6 +34,10 @@ pools:
       shed: [test, get, post]
   slow:
     utilization: {shed: [get]}
+  grown:
+    capacity: reported
+    reserved: 20%
+    utilization: {report_ttl: 10s}
   plain: {capacity: 5}
 descriptors:
   - key: class
@@ -52,10 +56,10 @@ descriptors:
     utilization: {pool: api}
     shadow_mode: true
   - key: priority
-    fleet: {pool: api}
+    fleet: {pool: grown}
   - key: priority
     value: critical
-    fleet: {pool: api, critical: true}
+    fleet: {pool: grown, critical: true}
   - key: slow
     utilization: {pool: slow}
   - key: plain
@@ -234,7 +238,7 @@ async fn what_is_no_report_is_refused_and_changes_nothing(store: &Store) {
         (orca(f64::NAN, 0.5, 0.5), invalid, "`orca.cpu_utilization` is not a number"),
         (orca(0.5, -1.0, 0.5), invalid, "`orca.application_utilization` is negative"),
         (orca(0.5, 0.5, 11.0), invalid, "`orca.utilization` is 11"),
-        (of("apis"), Status::NotFound, "no pool \"apis\": its pools are api, slow, plain"),
+        (of("apis"), Status::NotFound, "no pool \"apis\": its pools are api, slow, grown, plain"),
         (of("plain"), Status::FailedPrecondition, "takes no reports: give it `utilization:`"),
         (of(""), invalid, "`pool` is empty"),
         (report("floot", "one", Load::Ratio(0.5)), Status::NotFound, "domain \"floot\""),
@@ -434,9 +438,32 @@ async fn capacity_is_what_the_workers_say(store: &Store) {
         pool.leases.released(&id).await;
     }
 
-    pool.say_slots("one", 1, 10).await;
-    pool.say_slots("two", 1, 5).await;
-    // 15 slots, 3 of them reserved.
+    let (mut keeping, sizes) = (JoinSet::new(), watch::Sender::new([10, 5, 0]));
+    for (worker, name) in ["one", "two", "three"].into_iter().enumerate() {
+        let (reports, sizes) = (pool.reports.clone(), sizes.subscribe());
+        keeping.spawn(async move {
+            loop {
+                let total_slots = sizes.borrow()[worker];
+                if total_slots > 0 {
+                    let saying = report("fleet", name, Load::BusySlots(1));
+                    let pool = Bytes::from_static(b"grown");
+                    let saying = ReportUtilizationRequest { pool, total_slots, ..saying };
+                    reports.say(saying).await.unwrap();
+                }
+                time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+    }
+    let mut free = async |expected: u32| {
+        let peek = json!([{ "entries": [["priority", "usual"]], "hits_addend": 0 }]);
+        until("so many are free", async || {
+            let answer = pool.ask(peek.clone()).await;
+            (answer.statuses[0].limit_remaining == expected).then_some(())
+        })
+        .await;
+    };
+    // 15 slots, 3 of them reserved, once everybody who may be there has had his turn.
+    free(12).await;
     let mut count = 0;
     while pool.leases.is_acquired(take("usual")).await {
         count += 1;
@@ -449,9 +476,13 @@ async fn capacity_is_what_the_workers_say(store: &Store) {
     assert_eq!(refused.overall_code(), Code::OverLimit);
     assert_eq!(refused.statuses[0].current_limit, None, "no number that may be another soon");
     // There are more workers, and more room: 100 slots, 12 and 30 taken, and 20 reserved.
-    pool.say_slots("three", 1, 85).await;
-    let peek = json!([{ "entries": [["priority", "usual"]], "hits_addend": 0 }]);
-    assert_eq!(pool.ask(peek).await.statuses[0].limit_remaining, 58);
+    sizes.send_modify(|sizes| sizes[2] = 85);
+    until("there is more room", async || {
+        let peek = json!([{ "entries": [["priority", "usual"]], "hits_addend": 0 }]);
+        let answer = pool.ask(peek).await;
+        (answer.statuses[0].limit_remaining == 58).then_some(())
+    })
+    .await;
 }
 
 async fn reports_ride_on_requests(store: &Store) {

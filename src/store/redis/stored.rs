@@ -57,7 +57,7 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
             let state =
                 Workers { since, updated, pressure, shed_all_after_us, held, held_until, buckets };
             let is_first = state.buckets.first().is_some_and(|bucket| bucket.deadline == first);
-            if !is_first || state.counts() != sum {
+            if !is_first || state.counts() != sum || !state.is_plausible() {
                 return None;
             }
             State::Workers(Box::new(state))

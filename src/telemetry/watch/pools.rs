@@ -93,7 +93,8 @@ impl PoolWatch {
             match (workers.utilization_parts, told.voice) {
                 (None, Voice::Heard) => {
                     let last = workers.last_report_in_words();
-                    silent.push((pool, format!("the last came {}", last.unwrap_or_default())));
+                    let last = last.map(|ago| format!("the last came {ago}"));
+                    silent.push((pool, last.unwrap_or_else(|| "the last is forgotten".into())));
                 }
                 (Some(_), Voice::Silent) => heard.push((pool, busy(workers))),
                 (Some(_), Voice::Unknown) => told.voice = Voice::Heard,
@@ -107,7 +108,11 @@ impl PoolWatch {
         silent.iter().for_each(|(pool, _)| self.told(pool).voice = Voice::Silent);
         heard.iter().for_each(|(pool, _)| self.told(pool).voice = Voice::Heard);
         lines([
-            (Level::WARN, "no worker's report is fresh, so nothing more is shed", silent),
+            (
+                Level::WARN,
+                "no worker's report is fresh, so shedding neither begins nor grows",
+                silent,
+            ),
             (Level::INFO, "workers report again", heard),
         ])
     }

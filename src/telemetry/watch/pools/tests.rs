@@ -70,7 +70,7 @@ fn silence_is_told_of_those_who_were_heard() {
     assert_eq!(
         log.tell(&[pool("api", None, [0.0; 2])]),
         [
-            "no worker's report is fresh, so nothing more is shed: the pool api of edge (the last came 21 s ago)"
+            "no worker's report is fresh, so shedding neither begins nor grows: the pool api of edge (the last came 21 s ago)"
         ]
     );
     assert_eq!(log.tell(&[pool("api", None, [0.0; 2])]), [""; 0]);
