@@ -17,11 +17,15 @@ use tollgate::{
     clock::Timestamp,
     key::Key,
     lease::{LeaseId, Release, Term},
-    limiter::{Limit, State, concurrency, token_bucket},
+    limiter::{
+        Cost, Limit, State, concurrency, fleet, token_bucket,
+        utilization::{self, Draw},
+    },
     release, renew, report,
     store::redis::script::{self, Call, Reply, Script},
     unit::Unit,
-    verdict::{self, Write},
+    verdict::{self, Check, Question, Write},
+    worker::{Load, Report, Settings},
 };
 
 /// The clock of this test.
@@ -277,6 +281,136 @@ async fn what_is_nothing_in_flight_and_no_record_is_deleted_as_well() {
         Ok(())
     })
     .await;
+}
+
+/// An instant in what stands under keys.
+const INSTANT: f64 = 1_800_000_000_000_000.0;
+
+/// Bytes that are nothing of workers, all of them nearly: of a pool's, and of one's.
+fn bytes_of_no_workers() -> [Vec<Vec<u8>>; 2] {
+    let pool = [INSTANT, INSTANT, 0.0, 4e6, INSTANT + 1.0, 2.0, 20.0, 1e7];
+    let one = [INSTANT, INSTANT + 1.0, 10.0, 500_000.0, 5.0];
+    let spoilt = |good: &[f64], wrong: &[(usize, f64)]| -> Vec<u8> {
+        let mut numbers = good.to_vec();
+        wrong.iter().for_each(|(place, number)| numbers[*place] = *number);
+        numbers.into_iter().flat_map(f64::to_le_bytes).collect()
+    };
+    let anywhere = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5, 1e17];
+    let everywhere = |good: &[f64]| -> Vec<Vec<u8>> {
+        let places = 0..good.len();
+        let wrong = places.flat_map(|place| anywhere.map(|number| [(place, number)]));
+        wrong.map(|wrong| spoilt(good, &wrong)).collect()
+    };
+    let cut = |good: &[f64]| -> Vec<Vec<u8>> {
+        let bytes = spoilt(good, &[]);
+        (0..bytes.len()).map(|length| bytes[..length].to_vec()).collect()
+    };
+    let two = [&pool[..], &pool[4..]].concat();
+    let mut of_pool = [everywhere(&pool), cut(&pool)].concat();
+    of_pool.extend([
+        spoilt(&pool, &[(0, -1.0)]),
+        spoilt(&pool, &[(1, -1.0)]),
+        // At most half an hour.
+        spoilt(&pool, &[(3, 0.0)]),
+        spoilt(&pool, &[(3, 1_800_000_001.0)]),
+        spoilt(&pool, &[(4, -1.0)]),
+        // Nobody, more workers than slots, more slots than they may have, busier than is believed.
+        spoilt(&pool, &[(5, 0.0)]),
+        spoilt(&pool, &[(5, 21.0)]),
+        spoilt(&pool, &[(6, 200_001.0)]),
+        spoilt(&pool, &[(7, 200_000_001.0)]),
+        // One more than there may be, in one bucket and in two.
+        spoilt(&pool, &[(5, 5_001.0), (6, 5_001.0)]),
+        spoilt(&two, &[(5, 5_000.0), (6, 5_000.0), (8, INSTANT + 2.0)]),
+        // The same deadline twice, and an earlier one.
+        spoilt(&two, &[]),
+        spoilt(&two, &[(8, INSTANT)]),
+    ]);
+    let mut of_one = [everywhere(&one), cut(&one)].concat();
+    of_one.extend([
+        spoilt(&one, &[(2, 0.0)]),
+        spoilt(&one, &[(2, 100_001.0)]),
+        spoilt(&one, &[(3, 10_000_001.0)]),
+        spoilt(&one, &[(4, -1.0)]),
+        [spoilt(&one, &[]), vec![0; 8]].concat(),
+    ]);
+    [of_pool, of_one]
+}
+
+#[tokio::test]
+async fn what_is_nothing_of_workers_is_deleted_as_well() {
+    let server = Redis::start_at("2030-01-01 00:00:00").await;
+    let mut redis = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let names = Script::ALL.map(|script| {
+        redis::cmd("SCRIPT").arg("LOAD").arg(script.join(TOLD)).query(&mut redis).unwrap()
+    });
+    let now = Timestamp::from_micros(INSTANT as u64);
+    let keys = history::report_keys(0, 0);
+    let load = Load::of_ratio(0.5, 10, "ratio").ok();
+    let what = Report { settings: Settings::default(), load, measured: None };
+    let report = |redis: &mut Connection| {
+        let reply = told(&Call::report(&keys, &what), &names, now).query(redis).unwrap();
+        script::read_reported(&reply).unwrap()
+    };
+    let settings = Settings::default();
+    let draw = Draw::Request(0);
+    let shedder = Limit::Utilization(utilization::Limit { settings, classes: 1, class: 0, draw });
+    let capacity = fleet::Capacity::Reported { report_ttl: settings.report_ttl, slots: None };
+    let fleet = Limit::Fleet(fleet::Limit {
+        capacity,
+        reserved_parts: 0,
+        critical: false,
+        term: Term::default(),
+        weighs_hits: false,
+    });
+    let check = |limit, slot, told_by| Check {
+        slot,
+        limit,
+        cost: Cost::Peek,
+        told_by,
+        shadow_mode: false,
+        quota_mode: false,
+    };
+    let questions = [
+        Question::new(vec![keys[0].clone()], vec![check(shedder, 0, None)]),
+        // As rules have it: what tells stands before what is told.
+        Question::new(vec![keys[0].clone(), key("fleet", 0)], vec![check(fleet, 1, Some(0))]),
+    ];
+    let there = |redis: &mut Connection| redis.keys::<_, Vec<String>>("*").unwrap();
+    let [of_pool, of_one] = bytes_of_no_workers();
+
+    for bytes in of_pool.into_iter().map(Some).chain([None]) {
+        let put = |redis: &mut Connection| match &bytes {
+            Some(bytes) => redis.set::<_, _, ()>(keys[0].as_str(), bytes).unwrap(),
+            // No string at all.
+            None => redis.lpush::<_, _, ()>(keys[0].as_str(), 1).unwrap(),
+        };
+        put(&mut redis);
+        assert_eq!(report(&mut redis), Reply::Deleted(0), "{bytes:?}");
+        assert_eq!(there(&mut redis).len(), 0, "and nothing is written");
+        for question in &questions {
+            put(&mut redis);
+            let call = Call::request(question);
+            let mut ask = || told(&call, &names, now).query(&mut redis).unwrap();
+            let first = script::read_answer(&ask(), question);
+            assert_eq!(first, Some(Reply::Deleted(0)), "{bytes:?}");
+            let then = script::read_answer(&ask(), question);
+            assert!(matches!(then, Some(Reply::Done(_))), "{then:?}");
+            assert_eq!(there(&mut redis).len(), 0);
+        }
+    }
+    assert!(matches!(report(&mut redis), Reply::Done(_)));
+    let before: Vec<u8> = redis.get(keys[0].as_str()).unwrap();
+    for bytes in of_one.into_iter().map(Some).chain([None]) {
+        redis.del::<_, ()>(keys[1].as_str()).unwrap();
+        match &bytes {
+            Some(bytes) => redis.set::<_, _, ()>(keys[1].as_str(), bytes).unwrap(),
+            None => redis.lpush::<_, _, ()>(keys[1].as_str(), 1).unwrap(),
+        }
+        assert_eq!(report(&mut redis), Reply::Deleted(1), "{bytes:?}");
+        assert_eq!(there(&mut redis), [keys[0].as_str()], "it alone is deleted");
+        assert_eq!(redis.get::<_, Vec<u8>>(keys[0].as_str()).unwrap(), before);
+    }
 }
 
 /// Holds a property for random values, on a Redis that has the scripts.
