@@ -81,6 +81,9 @@ on_every_store! {
     a_refusal_by_another_limit_and_a_drop_are_one_refusal,
     capacity_is_what_the_workers_say,
     reports_ride_on_requests,
+    what_makes_a_report_of_a_request,
+    reports_ride_on_acquires,
+    acquires_are_drawn_for_as_well,
     a_worker_may_keep_reporting,
     a_server_that_leaves_ends_the_streams,
 }
@@ -488,6 +491,48 @@ async fn reports_ride_on_requests(store: &Store) {
         pool.server.log().contains("4 reports").then_some(())
     })
     .await;
+}
+
+async fn what_makes_a_report_of_a_request(store: &Store) {
+    let mut pool = Pool::open(store).await;
+    let entries = json!([["worker", "one"]]);
+    let limit = json!({ "requests_per_unit": 5000, "unit": "DAY" });
+    for (descriptor, hits_addend, utilization) in [
+        // The hits of the whole request, where the descriptor has none of its own.
+        (json!({ "entries": entries }), 850, 0.85),
+        (json!({ "entries": entries, "hits_addend": 700 }), 850, 0.7),
+        // To give back is no report.
+        (json!({ "entries": entries, "hits_addend": 100, "is_negative_hits": true }), 0, 0.7),
+        // A limit in the request takes the place of rates, not of reports.
+        (json!({ "entries": entries, "hits_addend": 600, "limit": limit }), 0, 0.6),
+    ] {
+        let request =
+            json!({ "domain": "fleet", "descriptors": [descriptor], "hits_addend": hits_addend });
+        assert_eq!(pool.client.ask(&request).await.unwrap().overall_code(), Code::Ok);
+        let seen = pool.reports.look("fleet").await.utilization;
+        assert_eq!(seen, Some(utilization), "{request}");
+    }
+}
+
+async fn reports_ride_on_acquires(store: &Store) {
+    let pool = Pool::open(store).await;
+    let mut request = acquire("fleet", &[&[["worker", "one"]], &[["rate", "ada"]]]);
+    request.descriptors[0].hits_addend = Some(850);
+    pool.leases.acquired(request).await;
+    let seen = pool.reports.look("fleet").await;
+    assert_eq!((seen.utilization, seen.workers), (Some(0.85), 1));
+}
+
+async fn acquires_are_drawn_for_as_well(store: &Store) {
+    let pool = Pool::open(store).await;
+    pool.reports.shed("fleet", 1.0 / 6.0).await;
+    let mut acquired = 0;
+    for _ in 0..60 {
+        let request = acquire("fleet", &[&[["class", "test"]]]);
+        acquired += usize::from(pool.leases.is_acquired(request).await);
+    }
+    // By a chance of a half: not by a chance of one in a million.
+    assert!((10..=50).contains(&acquired), "{acquired}");
 }
 
 async fn a_worker_may_keep_reporting(store: &Store) {
