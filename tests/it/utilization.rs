@@ -77,6 +77,7 @@ on_every_store! {
     who_is_dropped_is_told_so,
     a_caller_is_dropped_or_is_not,
     a_shadowed_shedder_drops_nobody,
+    who_gives_back_is_not_dropped,
     a_limit_in_the_request_replaces_no_shedder,
     a_refusal_by_another_limit_and_a_drop_are_one_refusal,
     capacity_is_what_the_workers_say,
@@ -126,6 +127,18 @@ impl Pool {
         let answer = self.reports.say(report("fleet", worker, load)).await.unwrap();
         assert!(answer.counted);
         answer.utilization
+    }
+
+    /// Waits until the log has told of so many, in one line or in several.
+    async fn logged(&self, count: u64, what: &str) {
+        let told = |line: &str| {
+            let (before, _) = line.split_once(what)?;
+            before.split_whitespace().next_back()?.parse::<u64>().ok()
+        };
+        until("the log tells it", async || {
+            (self.server.log().lines().filter_map(told).sum::<u64>() == count).then_some(())
+        })
+        .await;
     }
 
     async fn say_slots(&self, worker: &str, busy: u32, total: u32) -> Option<f64> {
@@ -402,6 +415,15 @@ async fn a_shadowed_shedder_drops_nobody(store: &Store) {
     assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Code::Ok, Code::Ok));
 }
 
+async fn who_gives_back_is_not_dropped(store: &Store) {
+    let mut pool = Pool::open(store).await;
+    pool.reports.shed("fleet", 0.9).await;
+    let refund =
+        json!({ "entries": [["class", "test"]], "hits_addend": 1, "is_negative_hits": true });
+    let answer = pool.ask(json!([refund])).await;
+    assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Code::Ok, Code::Ok));
+}
+
 async fn a_limit_in_the_request_replaces_no_shedder(store: &Store) {
     let mut pool = Pool::open(store).await;
     pool.reports.shed("fleet", 0.9).await;
@@ -431,8 +453,7 @@ async fn capacity_is_what_the_workers_say(store: &Store) {
     for _ in 0..20 {
         held.push(pool.leases.acquired(take("usual")).await);
     }
-    let log = "20 requests";
-    until("the log tells it", async || pool.server.log().contains(log).then_some(())).await;
+    pool.logged(20, "requests were admitted").await;
     for id in held.drain(..) {
         pool.leases.released(&id).await;
     }
@@ -487,10 +508,7 @@ async fn reports_ride_on_requests(store: &Store) {
     let answer = pool.ask(beside).await;
     assert_eq!(answer.overall_code(), Code::OverLimit);
     assert_eq!(pool.reports.look("fleet").await.utilization, Some(0.3), "it is said all the same");
-    until("the log tells of bad ones", async || {
-        pool.server.log().contains("4 reports").then_some(())
-    })
-    .await;
+    pool.logged(4, "reports that came with requests were none").await;
 }
 
 async fn what_makes_a_report_of_a_request(store: &Store) {
