@@ -72,6 +72,8 @@ on_every_store! {
     load_reports_count_as_they_say,
     what_is_no_report_is_refused_and_changes_nothing,
     a_report_that_comes_late_or_twice_is_refused,
+    reports_are_told_apart_to_the_microsecond,
+    a_name_may_have_so_many_bytes,
     ten_thousand_workers_of_one_sender_find_an_end,
     classes_are_dropped_in_their_order,
     who_is_dropped_is_told_so,
@@ -303,6 +305,28 @@ async fn a_report_that_comes_late_or_twice_is_refused(store: &Store) {
     assert_eq!(say("one", 0.8, 102).await.unwrap().utilization, Some(0.8));
 }
 
+async fn reports_are_told_apart_to_the_microsecond(store: &Store) {
+    let pool = Pool::open(store).await;
+    let say = async |ratio, nanos| {
+        let measured_at = Some(prost_types::Timestamp { seconds: 100, nanos });
+        let said = report("fleet", "one", Load::Ratio(ratio));
+        pool.reports.say(ReportUtilizationRequest { measured_at, ..said }).await
+    };
+    assert_eq!(say(0.5, 1_000).await.unwrap().utilization, Some(0.5));
+    assert_eq!(say(0.6, 2_000).await.unwrap().utilization, Some(0.6));
+    assert_eq!(say(0.9, 1_999).await.unwrap_err().code(), Status::FailedPrecondition);
+}
+
+async fn a_name_may_have_so_many_bytes(store: &Store) {
+    let pool = Pool::open(store).await;
+    for (place, name) in ["w".repeat(256), "v".repeat(256)].iter().enumerate() {
+        for _ in 0..2 {
+            let answer = pool.reports.say(report("fleet", name, Load::Ratio(0.5))).await.unwrap();
+            assert_eq!(answer.workers as usize, place + 1, "and it is one worker");
+        }
+    }
+}
+
 async fn ten_thousand_workers_of_one_sender_find_an_end(store: &Store) {
     let pool = Pool::open(store).await;
     pool.say("true", Load::Ratio(0.5)).await;
@@ -331,6 +355,7 @@ async fn ten_thousand_workers_of_one_sender_find_an_end(store: &Store) {
     // Who was there before goes on.
     pool.say("true", Load::Ratio(0.6)).await;
     assert_eq!(pool.reports.look("fleet").await.workers, 5_000);
+    pool.logged(5_001, "reports found no room").await;
 }
 
 async fn classes_are_dropped_in_their_order(store: &Store) {
@@ -422,6 +447,7 @@ async fn who_gives_back_is_not_dropped(store: &Store) {
         json!({ "entries": [["class", "test"]], "hits_addend": 1, "is_negative_hits": true });
     let answer = pool.ask(json!([refund])).await;
     assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Code::Ok, Code::Ok));
+    assert_eq!(answer.statuses[0].duration_until_reset, None, "what counts nothing is never used");
 }
 
 async fn a_limit_in_the_request_replaces_no_shedder(store: &Store) {
