@@ -447,6 +447,31 @@ fn capacity_is_what_the_workers_last_had_and_is_forgotten_late() {
 }
 
 #[test]
+fn who_was_counted_before_all_was_lost_takes_nobodys_place() {
+    let now = Timestamp::from_micros(1_800_000_000_000_000);
+    let load = Load::of_ratio(0.5, SLOTS, "ratio").ok();
+    let mut states: HashMap<Key, State> = HashMap::new();
+    let [pool, _] = reporting("one", load, None).0;
+    let mut say = |worker: &str, at: Timestamp, is_lost: bool| {
+        if is_lost {
+            states.remove(&pool);
+        }
+        let (keys, what) = reporting(worker, load, None);
+        let stored: Vec<_> = keys.iter().map(|key| states.get(key).cloned()).collect();
+        let (reported, writes) = report::report(&stored, &what, at);
+        for write in writes {
+            states.insert(keys[write.slot].clone(), write.kept.unwrap().state);
+        }
+        reported.workers
+    };
+    assert_eq!(say("one", now, false), 1);
+    // The pool is lost, and begins anew while what this worker said is fresh, with another until the same step.
+    assert_eq!(say("two", now + 1, true), 1);
+    assert_eq!(say("one", now + 2, false), 2);
+    assert_eq!(say("one", now + 3, false), 2);
+}
+
+#[test]
 fn a_pool_has_room_for_so_many_workers() {
     let load = Load::of_ratio(1.0, SLOTS, "ratio").ok();
     let mut steps = InMemory::default();

@@ -76,15 +76,21 @@ on_every_store! {
     load_reports_count_as_they_say,
     what_is_no_report_is_refused_and_changes_nothing,
     a_report_that_comes_late_or_twice_is_refused,
+    reports_are_told_apart_to_the_microsecond,
+    a_name_may_have_so_many_bytes,
     ten_thousand_workers_of_one_sender_find_an_end,
     classes_are_dropped_in_their_order,
     who_is_dropped_is_told_so,
     a_caller_is_dropped_or_is_not,
     a_shadowed_shedder_drops_nobody,
+    who_gives_back_is_not_dropped,
     a_limit_in_the_request_replaces_no_shedder,
     a_refusal_by_another_limit_and_a_drop_are_one_refusal,
     capacity_is_what_the_workers_say,
     reports_ride_on_requests,
+    what_makes_a_report_of_a_request,
+    reports_ride_on_acquires,
+    acquires_are_drawn_for_as_well,
     a_worker_may_keep_reporting,
     a_server_that_leaves_ends_the_streams,
 }
@@ -127,6 +133,19 @@ impl Pool {
         let answer = self.reports.say(report("fleet", worker, load)).await.unwrap();
         assert!(answer.counted);
         answer.utilization
+    }
+
+    /// Waits until the log has told of so many, in one line or in several.
+    async fn logged(&self, count: u64, what: &str) {
+        let told = |line: &str| {
+            let (_, after) = line.split_once(what)?;
+            let (_, number) = after.rsplit_once('(')?;
+            number.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        until("the log tells it", async || {
+            (self.server.log().lines().filter_map(told).sum::<u64>() == count).then_some(())
+        })
+        .await;
     }
 
     async fn say_slots(&self, worker: &str, busy: u32, total: u32) -> Option<f64> {
@@ -291,6 +310,28 @@ async fn a_report_that_comes_late_or_twice_is_refused(store: &Store) {
     assert_eq!(say("one", 0.8, 102).await.unwrap().utilization, Some(0.8));
 }
 
+async fn reports_are_told_apart_to_the_microsecond(store: &Store) {
+    let pool = Pool::open(store).await;
+    let say = async |ratio, nanos| {
+        let measured_at = Some(prost_types::Timestamp { seconds: 100, nanos });
+        let said = report("fleet", "one", Load::Ratio(ratio));
+        pool.reports.say(ReportUtilizationRequest { measured_at, ..said }).await
+    };
+    assert_eq!(say(0.5, 1_000).await.unwrap().utilization, Some(0.5));
+    assert_eq!(say(0.6, 2_000).await.unwrap().utilization, Some(0.6));
+    assert_eq!(say(0.9, 1_999).await.unwrap_err().code(), Status::FailedPrecondition);
+}
+
+async fn a_name_may_have_so_many_bytes(store: &Store) {
+    let pool = Pool::open(store).await;
+    for (place, name) in ["w".repeat(256), "v".repeat(256)].iter().enumerate() {
+        for _ in 0..2 {
+            let answer = pool.reports.say(report("fleet", name, Load::Ratio(0.5))).await.unwrap();
+            assert_eq!(answer.workers as usize, place + 1, "and it is one worker");
+        }
+    }
+}
+
 async fn ten_thousand_workers_of_one_sender_find_an_end(store: &Store) {
     let pool = Pool::open(store).await;
     pool.say("true", Load::Ratio(0.5)).await;
@@ -319,6 +360,7 @@ async fn ten_thousand_workers_of_one_sender_find_an_end(store: &Store) {
     // Who was there before goes on.
     pool.say("true", Load::Ratio(0.6)).await;
     assert_eq!(pool.reports.look("fleet").await.workers, 5_000);
+    pool.logged(5_001, "reports found no room").await;
 }
 
 async fn classes_are_dropped_in_their_order(store: &Store) {
@@ -403,6 +445,16 @@ async fn a_shadowed_shedder_drops_nobody(store: &Store) {
     assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Code::Ok, Code::Ok));
 }
 
+async fn who_gives_back_is_not_dropped(store: &Store) {
+    let mut pool = Pool::open(store).await;
+    pool.reports.shed("fleet", 0.9).await;
+    let refund =
+        json!({ "entries": [["class", "test"]], "hits_addend": 1, "is_negative_hits": true });
+    let answer = pool.ask(json!([refund])).await;
+    assert_eq!((answer.overall_code(), answer.statuses[0].code()), (Code::Ok, Code::Ok));
+    assert_eq!(answer.statuses[0].duration_until_reset, None, "what counts nothing is never used");
+}
+
 async fn a_limit_in_the_request_replaces_no_shedder(store: &Store) {
     let mut pool = Pool::open(store).await;
     pool.reports.shed("fleet", 0.9).await;
@@ -432,8 +484,7 @@ async fn capacity_is_what_the_workers_say(store: &Store) {
     for _ in 0..20 {
         held.push(pool.leases.acquired(take("usual")).await);
     }
-    let log = "requests were admitted because nobody reports";
-    until("the log tells it", async || pool.server.log().contains(log).then_some(())).await;
+    pool.logged(20, "requests were admitted").await;
     for id in held.drain(..) {
         pool.leases.released(&id).await;
     }
@@ -515,10 +566,49 @@ async fn reports_ride_on_requests(store: &Store) {
     let answer = pool.ask(beside).await;
     assert_eq!(answer.overall_code(), Code::OverLimit);
     assert_eq!(pool.reports.look("fleet").await.utilization, Some(0.3), "it is said all the same");
-    until("the log tells of bad ones", async || {
-        pool.server.log().contains("reports that came with requests were none").then_some(())
-    })
-    .await;
+    pool.logged(4, "reports that came with requests were none").await;
+}
+
+async fn what_makes_a_report_of_a_request(store: &Store) {
+    let mut pool = Pool::open(store).await;
+    let entries = json!([["worker", "one"]]);
+    let limit = json!({ "requests_per_unit": 5000, "unit": "DAY" });
+    for (descriptor, hits_addend, utilization) in [
+        // The hits of the whole request, where the descriptor has none of its own.
+        (json!({ "entries": entries }), 850, 0.85),
+        (json!({ "entries": entries, "hits_addend": 700 }), 850, 0.7),
+        // To give back is no report.
+        (json!({ "entries": entries, "hits_addend": 100, "is_negative_hits": true }), 0, 0.7),
+        // A limit in the request takes the place of rates, not of reports.
+        (json!({ "entries": entries, "hits_addend": 600, "limit": limit }), 0, 0.6),
+    ] {
+        let request =
+            json!({ "domain": "fleet", "descriptors": [descriptor], "hits_addend": hits_addend });
+        assert_eq!(pool.client.ask(&request).await.unwrap().overall_code(), Code::Ok);
+        let seen = pool.reports.look("fleet").await.utilization;
+        assert_eq!(seen, Some(utilization), "{request}");
+    }
+}
+
+async fn reports_ride_on_acquires(store: &Store) {
+    let pool = Pool::open(store).await;
+    let mut request = acquire("fleet", &[&[["worker", "one"]], &[["rate", "ada"]]]);
+    request.descriptors[0].hits_addend = Some(850);
+    pool.leases.acquired(request).await;
+    let seen = pool.reports.look("fleet").await;
+    assert_eq!((seen.utilization, seen.workers), (Some(0.85), 1));
+}
+
+async fn acquires_are_drawn_for_as_well(store: &Store) {
+    let pool = Pool::open(store).await;
+    pool.reports.shed("fleet", 1.0 / 6.0).await;
+    let mut acquired = 0;
+    for _ in 0..60 {
+        let request = acquire("fleet", &[&[["class", "test"]]]);
+        acquired += usize::from(pool.leases.is_acquired(request).await);
+    }
+    // By a chance of a half: not by a chance of one in a million.
+    assert!((10..=50).contains(&acquired), "{acquired}");
 }
 
 async fn a_worker_may_keep_reporting(store: &Store) {
