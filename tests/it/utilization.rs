@@ -319,7 +319,7 @@ async fn reports_are_told_apart_to_the_microsecond(store: &Store) {
     };
     assert_eq!(say(0.5, 1_000).await.unwrap().utilization, Some(0.5));
     assert_eq!(say(0.6, 2_000).await.unwrap().utilization, Some(0.6));
-    assert_eq!(say(0.9, 1_999).await.unwrap_err().code(), Status::FailedPrecondition);
+    assert_eq!(say(0.9, 1_999).await.unwrap_err().code(), Status::Aborted);
 }
 
 async fn a_name_may_have_so_many_bytes(store: &Store) {
