@@ -35,10 +35,8 @@ if (pool_text and not state) or (worker_text and not worker) then
   return { unreadable }
 end
 
+worker = live_worker(worker, state and pool.ahead_us(state, now) or 0, now)
 state = pool.at_report(state, settings, now)
-if worker and worker.deadline <= now then
-  worker = nil
-end
 
 local function reply(outcome)
   local count, all_slots, load = pool.counts(state)

@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     decision::{Decision, Lease},
     lease::{Attempt, By, LeaseId, Leased},
-    limiter::fleet,
+    limiter::{Cost, Limit, fleet},
     request::Request,
     rules::{Resolution, Rules},
     store::{LeaseCounts, Store, StoreError, WorkerCounts},
@@ -122,14 +122,18 @@ impl Decider {
     ) -> Result<(Decision, Option<Taken>), StoreError> {
         let mut resolution = self.rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
-        self.report_all(&resolution.reports, resolution.bad_reports).await;
         draw_for(&mut resolution.question)?;
         let ignored = resolution.question.refunds_of_slots();
         if ignored > 0 {
             self.refunds_ignored.fetch_add(ignored, Ordering::Relaxed);
         }
         let named = self.take_under(&mut resolution)?;
-        let (verdict, taken) = self.ask(&resolution, named.as_ref().map(|(id, _)| id)).await?;
+        // What workers say decides nothing of this request, so nothing waits for it.
+        let (asked, ()) = tokio::join!(
+            self.ask(&resolution, named.as_ref().map(|(id, _)| id)),
+            self.report_all(&resolution.reports, resolution.bad_reports),
+        );
+        let (verdict, taken) = asked?;
         let mut decision = self.fold(&resolution, &verdict);
         if let (Some((id, name)), Leased::For { left_us }) = (named, verdict.leased) {
             decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
@@ -185,9 +189,15 @@ impl Decider {
 
     /// Counts what was admitted because nobody knows what its pool can take.
     fn count_unmetered(&self, question: &Question, verdict: &Verdict) {
+        if verdict.refusal.is_some() {
+            return;
+        }
         let told = question.checks.iter().zip(&verdict.outcomes);
         let unmetered = told.filter(|(check, outcome)| {
-            check.told_by.is_some() && outcome.remaining == fleet::UNKNOWN
+            let could_be_refused = matches!(check.limit, Limit::Fleet(limit) if !limit.critical);
+            let takes = matches!(check.cost, Cost::Take(_));
+            let is_unknown = outcome.remaining == fleet::UNKNOWN;
+            check.told_by.is_some() && could_be_refused && takes && is_unknown
         });
         let unmetered = unmetered.count() as u64;
         if unmetered > 0 {

@@ -19,9 +19,10 @@ const WORKER: usize = 1;
 pub fn report(stored: &[Option<State>], report: &Report, now: Timestamp) -> (Reported, Vec<Write>) {
     let Report { settings, load, measured } = report;
     let workers = stored.get(WORKERS).and_then(Option::as_ref).and_then(State::workers);
+    let ahead_us = Workers::ahead_us(workers, now);
     let mut workers = Workers::at_report(workers, settings, now);
     let worker = stored.get(WORKER).and_then(Option::as_ref).and_then(State::worker);
-    let worker = worker.filter(|worker| worker.deadline > now);
+    let worker = worker.and_then(|worker| worker.live(ahead_us, now));
     let Some(load) = *load else {
         return (reported(Outcome::Absent, &workers), Vec::new());
     };

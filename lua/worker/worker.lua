@@ -33,6 +33,16 @@ local function read_worker(value)
   }
 end
 
+-- What is still fresh of it, where its pool's state lies so far ahead of the clock; nil where it is not, or cannot
+-- be.
+local function live_worker(worker, ahead_us, now)
+  if not worker then
+    return nil
+  end
+  worker.deadline = math.max(worker.deadline - ahead_us, 0)
+  return worker.deadline > now and worker.deadline - now <= LONGEST_FRESH_US and worker or nil
+end
+
 local function write_worker(worker)
   return struct.pack(
     '<ddddd',

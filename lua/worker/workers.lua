@@ -19,6 +19,8 @@
 -- The sums and the first deadline are all that a decision takes while no report has ceased to be fresh since the
 -- last came, so buckets are read only where somebody asks for them.
 
+local LONGEST_FRESH_US = 1200000000
+
 local workers_made
 
 local function workers()
@@ -84,6 +86,10 @@ local function workers()
       return nil
     end
     if not (is_count(held) and is_count(held_until)) then
+      return nil
+    end
+    local last = unpack('<d', value, #value - 31)
+    if not (is_count(last) and last - updated <= LONGEST_FRESH_US) then
       return nil
     end
     if count > MOST_WORKERS or slots > count * MOST_SLOTS or load > slots * MOST_UTILIZATION then
@@ -180,7 +186,7 @@ local function workers()
 
   local function rescaled(state, settings)
     local old, new = state.shed_all_after_us, settings.shed_all_after_us
-    if old == new or old == 0 then
+    if old == new or old == 0 or state.pressure <= 0 then
       return state.pressure
     end
     return floor(state.pressure / old * new)
@@ -341,6 +347,7 @@ local function workers()
     is_whole = is_whole,
     utilization = utilization,
     pressure_at = pressure_at,
+    ahead_us = ahead_us,
     at_report = at_report,
     amount = amount,
     capacity = capacity,

@@ -180,9 +180,13 @@ impl Seen<'_> {
             return message;
         }
         let limit = &self.check.limit;
-        if let (Some(class), Some(seconds)) = (self.class(), retry_after_s) {
+        if let Some(class) = self.class() {
+            let again = match retry_after_s {
+                Some(seconds) => format!("Retry in {seconds} s."),
+                None => "As it is, the request can never pass.".to_owned(),
+            };
             return format!(
-                "The service is shedding load, and drops requests of the class `{class}`. Retry in {seconds} s.\n"
+                "The service is shedding load, and drops requests of the class `{class}`. {again}\n"
             );
         }
         if let (true, Some(seconds)) = (limit.sheds_load(), retry_after_s) {

@@ -70,9 +70,9 @@ impl utilization_service_server::UtilizationService for Reports {
         &self,
         request: Request<Streaming<ReportUtilizationRequest>>,
     ) -> Result<Response<Self::StreamUtilizationStream>, Status> {
-        // A report is taken in when the answer to the one before has been taken off: whoever does not read
-        // waits.
-        let (answers, sent) = mpsc::channel(1);
+        /// Of answers that nobody reads, so many wait.
+        const UNREAD: usize = 4;
+        let (answers, sent) = mpsc::channel(UNREAD);
         let Self { decider, mut stopped } = self.clone();
         let mut reports = request.into_inner();
         tokio::spawn(async move {
@@ -89,9 +89,16 @@ impl utilization_service_server::UtilizationService for Reports {
                     Ok(None) => return,
                     Err(status) => Err(status),
                 };
-                let is_last = answer.is_err();
-                if answers.send(answer).await.is_err() || is_last {
-                    return;
+                match answer {
+                    // A worker that does not read is heard all the same: what it does not read is left out.
+                    Ok(answer) => {
+                        let _ = answers.try_send(Ok(answer));
+                    }
+                    Err(status) => {
+                        // Where nobody listens any more, nobody is to be told.
+                        let _ = answers.send(Err(status)).await;
+                        return;
+                    }
                 }
             }
         });
@@ -135,7 +142,11 @@ fn read_load(load: &WireLoad, total_slots: u32) -> Result<Option<Load>, InvalidL
     match load {
         WireLoad::BusySlots(busy) => Load::of_slots(*busy, total_slots).map(Some),
         WireLoad::Ratio(ratio) => Load::of_ratio(*ratio, slots, "ratio").map(Some),
-        WireLoad::Orca(report) => read_orca(report, slots),
+        // Whoever says how many slots it has says something, though all of them are idle.
+        WireLoad::Orca(report) => match read_orca(report, slots)? {
+            None if total_slots > 0 => Load::of_slots(0, total_slots).map(Some),
+            load => Ok(load),
+        },
     }
 }
 

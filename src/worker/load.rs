@@ -1,6 +1,6 @@
 //! What one worker says.
 
-use super::Settings;
+use super::{Settings, workers::LONGEST_FRESH_US};
 use crate::{clock::Timestamp, unit::WHOLE_PARTS};
 
 /// The most slots that a worker may have.
@@ -178,6 +178,14 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// What is still fresh of it, where its pool's state lies so far ahead of the clock; `None` where it is not, or
+    /// cannot be.
+    pub fn live(&self, ahead_us: u64, now: Timestamp) -> Option<Self> {
+        let deadline = Timestamp::from_micros(self.deadline - Timestamp::from_micros(ahead_us));
+        let is_fresh = deadline > now && deadline - now <= LONGEST_FRESH_US;
+        is_fresh.then_some(Self { deadline, ..*self })
+    }
+
     /// A worker as a store wrote it down; `None` where it cannot have.
     pub fn of_parts(
         since: Timestamp,

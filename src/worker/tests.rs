@@ -97,6 +97,48 @@ fn a_clock_that_is_set_back_neither_stops_nor_repeats_anything() {
     assert_eq!(later.buckets.last().map(|it| it.deadline), Some(before + 20_000_000));
 }
 
+#[test]
+fn time_that_is_left_before_shedding_is_no_share_of_it() {
+    let slow = Settings { shed_all_after_us: LONGEST_SHEDDING_US, ..Settings::default() };
+    let mut workers = Workers::at(None, &slow, at(0));
+    workers.add(at(10), Counts { workers: 1, slots: 1, load: 750_000 });
+    let fast = Settings { shed_all_after_us: 60_000_000, ..slow };
+    assert_eq!(Workers::at(Some(&workers), &fast, at(5)).pressure, -28_000_000 * 1_000_000);
+}
+
+#[test]
+fn a_clock_that_is_set_back_counts_nobody_twice() {
+    let settings = Settings::default();
+    let load = Load::of_ratio(0.5, 10, "ratio").ok();
+    let what = Report { settings, load, measured: None };
+    let mut states = [None, None];
+    for now in [at(7_200_000_000), at(3_600_000_000), at(3_601_000_000)] {
+        let (reported, writes) = report::report(&states, &what, now);
+        assert_eq!((reported.outcome, reported.workers), (Outcome::Counted, 1));
+        for write in writes {
+            states[write.slot] = write.kept.map(|kept| kept.state);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_have_been_reported_is_nothing_of_workers() {
+    let settings = Settings::default();
+    let mut workers = Workers::at(None, &settings, at(0));
+    workers.add(at(10), Counts { workers: 1, slots: 2, load: 3 });
+    assert!(workers.is_plausible());
+    for (deadline, counts) in [
+        (10, Counts { workers: 1, slots: 1, load: 10_000_001 }),
+        (10, Counts { workers: 1, slots: 100_001, load: 0 }),
+        (10, Counts { workers: 2, slots: 1, load: 0 }),
+        (10, Counts { workers: 5_001, slots: 5_001, load: 0 }),
+        (1_200_000_001, Counts { workers: 1, slots: 1, load: 0 }),
+    ] {
+        let bucket = Bucket { deadline: at(deadline), counts };
+        assert!(!Workers { buckets: vec![bucket], ..workers.clone() }.is_plausible(), "{counts:?}");
+    }
+}
+
 /// What is so of a pool, counted worker by worker, and second by second.
 #[derive(Default)]
 struct Model {

@@ -13,11 +13,16 @@
 //! out from it: until the first deadline the pool was as busy as all reports say, from there on as the others
 //! say, and from the last one on nobody knows.
 
-use super::{LONGEST_SHEDDING_US, Load, MOST_SLOTS, MOST_UTILIZATION_PARTS, Settings};
+use super::{
+    LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US, Load, MOST_SLOTS, MOST_UTILIZATION_PARTS, Settings,
+};
 use crate::{clock::Timestamp, unit::WHOLE_PARTS};
 
 /// The most workers of a pool: whoever makes up names by mistake is stopped there.
 pub const MOST_WORKERS: u64 = 5_000;
+
+/// No report is fresh for longer after the last one came, in microseconds, with room for steps and clocks.
+pub(super) const LONGEST_FRESH_US: u64 = 2 * LONGEST_REPORT_TTL_US;
 
 /// How far ahead of the clock a state may have been updated, in microseconds, before that is taken for a
 /// mistake.
@@ -180,6 +185,10 @@ impl Workers {
         (1..=longest).contains(&self.shed_all_after_us)
             && self.buckets.iter().all(is_bucket)
             && self.buckets.is_sorted_by(|a, b| a.deadline < b.deadline)
+            && self
+                .buckets
+                .last()
+                .is_none_or(|last| last.deadline - self.updated <= LONGEST_FRESH_US)
             && workers <= MOST_WORKERS
             && slots <= most_slots
             && load <= most_load
@@ -241,11 +250,17 @@ impl Workers {
         true
     }
 
+    /// How far ahead of the clock it lies, in microseconds, where that is too far to be true; 0 where it is not.
+    pub fn ahead_us(state: Option<&Self>, now: Timestamp) -> u64 {
+        let ahead_us = state.map_or(0, |state| state.updated - now);
+        if ahead_us > MOST_AHEAD_US { ahead_us } else { 0 }
+    }
+
     /// The same state, moved to the present as a whole where it lies too far ahead to be true.
     fn pulled_back(&self, now: Timestamp) -> Self {
         let mut state = self.clone();
-        let ahead_us = self.updated - now;
-        if ahead_us > MOST_AHEAD_US {
+        let ahead_us = Self::ahead_us(Some(self), now);
+        if ahead_us > 0 {
             state.updated = now;
             state.held_until = earlier(state.held_until, ahead_us);
             for bucket in &mut state.buckets {
@@ -255,10 +270,11 @@ impl Workers {
         state
     }
 
-    /// Its pressure as other settings count it: the same share of all shedding.
+    /// Its pressure as other settings count it: the same share of all shedding. Before any, it is the time that
+    /// is left, which has nothing to do with that.
     fn rescaled(&self, settings: &Settings) -> i64 {
         let (old, new) = (self.shed_all_after_us, settings.shed_all_after_us);
-        if old == new || old == 0 {
+        if old == new || old == 0 || self.pressure <= 0 {
             return self.pressure;
         }
         #[expect(

@@ -296,9 +296,24 @@ fn any_bytes_of(good: &'static [f64]) -> impl Strategy<Value = Vec<u8>> {
 
 /// Two workers of three slots, one report fresh for longer than the other.
 const WORKERS: &[f64] = &[
-    1.7e15, 1.8e15, 5.0, 1e8, 2.0, 3.0, 2e6, 1.9e15, 7.0, 1.9e15, // all
-    1.9e15, 1.0, 1.0, 1e6, // the first
-    2e15, 1.0, 2.0, 1e6, // the second
+    1.7e15,
+    1.8e15,
+    5.0,
+    1e8,
+    2.0,
+    3.0,
+    2e6,
+    1.800_000_1e15,
+    7.0,
+    1.9e15, // all
+    1.800_000_1e15,
+    1.0,
+    1.0,
+    1e6, // the first
+    1.800_000_2e15,
+    1.0,
+    2.0,
+    1e6, // the second
 ];
 const WORKER: &[f64] = &[1.7e15, 1.9e15, 1.0, 1e6, 5.0];
 

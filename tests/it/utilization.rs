@@ -92,6 +92,7 @@ on_every_store! {
     reports_ride_on_acquires,
     acquires_are_drawn_for_as_well,
     a_worker_may_keep_reporting,
+    a_worker_that_does_not_read_is_heard,
     a_server_that_leaves_ends_the_streams,
 }
 
@@ -205,8 +206,15 @@ async fn load_reports_count_as_they_say(store: &Store) {
 
     // Nothing but zeros is no report: what it said before stands.
     let nothing = OrcaLoadReport { mem_utilization: 0.5, ..Default::default() };
+    // But who says how many slots it has is there, and idle.
+    let idle = ReportUtilizationRequest {
+        total_slots: 2,
+        ..report("fleet", "idle", Load::Orca(nothing.clone()))
+    };
+    let answer = pool.reports.say(idle).await.unwrap();
+    assert_eq!((answer.counted, answer.utilization, answer.workers), (true, Some(0.433_333), 2));
     let answer = pool.reports.say(report("fleet", "one", Load::Orca(nothing))).await.unwrap();
-    assert_eq!((answer.counted, answer.utilization, answer.workers), (false, Some(1.3), 1));
+    assert_eq!((answer.counted, answer.utilization, answer.workers), (false, Some(0.433_333), 2));
 }
 
 /// What an independent implementation encodes is what is read: made with Google's protobuf for Python, of the
@@ -423,16 +431,17 @@ async fn who_is_dropped_is_told_so(store: &Store) {
 async fn a_caller_is_dropped_or_is_not(store: &Store) {
     let mut pool = Pool::open(store).await;
     pool.reports.shed("fleet", 1.0 / 6.0).await;
-    let mut dropped = 0;
+    let (mut dropped, mut changed) = (0, 0);
     for user in 0..100 {
         let entries = json!([["kind", "test"], ["user", user.to_string()], ["path", "/a"]]);
         let first = pool.dropped(&entries, 1).await;
-        // A turn may fall between two of them, for a few of a hundred.
+        // For a few of a hundred a turn may fall between two of them.
         let other = json!([["kind", "test"], ["user", user.to_string()], ["path", "/b"]]);
         let again = pool.dropped(&entries, 3).await + pool.dropped(&other, 2).await;
         dropped += first;
-        assert!(again == 5 * first || user % 10 == 0, "{user}: {first} and {again} of 5");
+        changed += usize::from(again != 5 * first);
     }
+    assert!(changed <= 10, "{changed} of 100 are dropped now and then");
     assert!((20..=80).contains(&dropped), "{dropped}");
     let get = json!([["kind", "get"], ["user", "1"], ["path", "/a"]]);
     assert_eq!(pool.dropped(&get, 5).await, 0, "the first entry is the class");
@@ -628,6 +637,20 @@ async fn a_worker_may_keep_reporting(store: &Store) {
     assert_eq!(refused.code(), Status::InvalidArgument);
     // What it said before stands.
     assert_eq!(pool.reports.look("fleet").await.utilization, Some(0.9));
+}
+
+async fn a_worker_that_does_not_read_is_heard(store: &Store) {
+    let pool = Pool::open(store).await;
+    let (reports, answers) = pool.reports.stream().await;
+    for permille in 1..=3_000 {
+        let load = Load::Ratio(f64::from(permille) / 1_000.0);
+        reports.send(report("fleet", "one", load)).await.unwrap();
+    }
+    until("the last is heard", async || {
+        (pool.reports.look("fleet").await.utilization == Some(3.0)).then_some(())
+    })
+    .await;
+    drop(answers);
 }
 
 async fn a_server_that_leaves_ends_the_streams(store: &Store) {

@@ -403,13 +403,15 @@ pub(super) fn any_state() -> impl Strategy<Value = (Key, State)> {
         let Counts { slots, load, .. } = Counts::of(load);
         Counts { workers, slots: slots * workers, load: load * workers }
     });
-    let buckets = prop::collection::btree_map(instant(), counts, 1..5);
+    // After the last report came, none is fresh for longer than twice the longest time.
+    let buckets = prop::collection::btree_map(0..=2 * LONGEST_REPORT_TTL_US, counts, 1..5);
     let times = (instant(), instant(), instant());
     let spans = (1..=LONGEST_SHEDDING_US, 0..=500_000_000_u64);
     let workers = (times, pressure, spans, buckets).prop_map(
         |((since, updated, until), pressure, (shed_all_after_us, held), buckets)| {
-            let bucket = |(deadline, counts)| worker::Bucket {
-                deadline: Timestamp::from_micros(deadline),
+            let updated = updated.min((1 << 53) - 2 * LONGEST_REPORT_TTL_US);
+            let bucket = |(later_us, counts)| worker::Bucket {
+                deadline: Timestamp::from_micros(updated + later_us),
                 counts,
             };
             let buckets = buckets.into_iter().map(bucket).collect();
