@@ -51,6 +51,8 @@ pub struct WorkersView {
     pub slots: u64,
     /// How long ago the last of them reported, in microseconds; `None` where nobody has, or it is forgotten.
     pub last_report_us: Option<u64>,
+    /// Whether any limit drops requests of it, and not all of them are in shadow mode.
+    pub is_enforced: bool,
     /// The amount of shedding, in millionths: see [`Workers::amount`].
     pub amount_parts: i64,
     /// The classes that may be dropped, in order, each with its chance to be, from 0 to 1.
@@ -106,7 +108,11 @@ impl Decider {
         let mut states = states.into_iter();
         let views = pools.into_iter().map(|(domain, pool)| {
             let (in_flight, workers) = (states.next().flatten(), states.next().flatten());
-            view(domain, pool, in_flight.as_ref(), workers.as_ref(), now)
+            let mut view = view(domain, pool, in_flight.as_ref(), workers.as_ref(), now);
+            if let Some(workers) = &mut view.workers {
+                workers.is_enforced = !self.modes.shadow && self.rules.sheds(domain, &pool.name);
+            }
+            view
         });
         Ok(views.collect())
     }
@@ -157,6 +163,7 @@ fn workers_view(
         count: counts.workers,
         slots: counts.slots,
         last_report_us: stored.map(|stored| now - stored.updated),
+        is_enforced: true,
         amount_parts: workers.amount(),
         classes: chances.collect(),
     }

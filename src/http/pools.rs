@@ -81,7 +81,7 @@ fn shedding_json(workers: &WorkersView) -> Value {
         let parts = f64::from(WHOLE_PARTS);
         json!({ "class": class, "drop_chance": (chance * parts).round() / parts })
     });
-    json!({ "amount": workers.amount(), "classes": classes.collect::<Vec<_>>() })
+    json!({ "amount": workers.amount(), "enforced": workers.is_enforced, "classes": classes.collect::<Vec<_>>() })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 microseconds are 285 years")]

@@ -87,6 +87,12 @@ impl Rules {
         term.max(Term::default()).as_micros() + term.step_us()
     }
 
+    /// Whether any limit drops requests for the sake of a pool's workers: one that is on, and not in shadow mode.
+    pub fn sheds(&self, domain: &str, pool: &str) -> bool {
+        let domain = self.domains.iter().find(|it| it.name == domain);
+        domain.is_some_and(|domain| domain.descriptors.iter().any(|it| sheds(it, pool)))
+    }
+
     /// Whether there are rules for a domain.
     pub fn has_domain(&self, domain: &[u8]) -> bool {
         self.roots.contains_key(domain)
@@ -158,6 +164,15 @@ impl Branch {
             }
         }
     }
+}
+
+/// Whether a limit on a descriptor or below drops requests for the sake of a pool.
+fn sheds(descriptor: &Descriptor, pool: &str) -> bool {
+    let drops = |rule: &Rule| {
+        let is_in_force = rule.enabled && !rule.shadow_mode;
+        is_in_force && rule.shedding.is_some() && rule.pool.as_deref() == Some(pool)
+    };
+    descriptor.limits.iter().any(drops) || descriptor.descriptors.iter().any(|it| sheds(it, pool))
 }
 
 /// The terms of all leases on a descriptor and below.

@@ -185,6 +185,25 @@ async fn shedding_is_shown_and_its_end_and_silence_are_told(store: &Store) {
 }
 
 #[tokio::test]
+async fn what_is_only_tried_out_is_shown_as_that() {
+    let in_rule =
+        HASTY.replace("utilization: {pool: api}", "utilization: {pool: api}, shadow_mode: true");
+    let off = HASTY.replace("utilization: {pool: api}", "utilization: {pool: api}, enabled: false");
+    let shadow = [("TOLLGATE_SHADOW_MODE", "true")];
+    for (rules, environment, enforced) in [
+        (HASTY, &[][..], true),
+        (HASTY, &shadow[..], false),
+        (&in_rule, &[][..], false),
+        (&off, &[][..], false),
+    ] {
+        let files = TempDir::new();
+        let server = Server::start_with(&files.file("edge.yaml", rules), environment).await;
+        let shedding = &shown(server.admin).await["pools"][0]["shedding"];
+        assert_eq!(shedding["enforced"], enforced, "{rules}");
+    }
+}
+
+#[tokio::test]
 async fn reports_that_are_none_are_told_in_the_log() {
     let rules = format!("{RULES}  - {{key: worker, utilization_report: {{pool: api}}}}\n");
     let (server, _files) = open(&Store::Memory, &rules).await;

@@ -96,7 +96,11 @@ impl WorkersView {
         let amount = (self.amount() * 1000.0).round() / 1000.0 + 0.0;
         if self.shed().next().is_some() {
             let classes = dropped_in_words(self.classes.iter());
-            format!("shedding, amount {amount} of 1: drops {classes}")
+            if self.is_enforced {
+                format!("shedding, amount {amount} of 1: drops {classes}")
+            } else {
+                format!("in shadow mode, amount {amount} of 1: would drop {classes}")
+            }
         } else {
             let left = span(self.begins_after_us());
             format!("not shedding, amount {amount}: begins after {left} of wholly busy workers")

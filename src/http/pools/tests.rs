@@ -21,6 +21,7 @@ fn numbers_are_those_that_people_write() {
         count: 50,
         slots: 500,
         last_report_us: Some(800_000),
+        is_enforced: true,
         amount_parts: 310_000,
         // As doubles have it.
         classes: vec![("test".to_owned(), 0.31 * 3.0), ("get".to_owned(), 0.0)],
@@ -41,6 +42,7 @@ fn numbers_are_those_that_people_write() {
         },
         "shedding": {
             "amount": 0.31,
+            "enforced": true,
             "classes": [
                 { "class": "test", "drop_chance": 0.93 },
                 { "class": "get", "drop_chance": 0.0 },

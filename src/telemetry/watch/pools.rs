@@ -62,19 +62,23 @@ impl PoolWatch {
 
     /// That more is shed than was, or nothing any more.
     fn tell_shedding(&mut self, pools: &[PoolView], now: Timestamp) -> Vec<(Level, String)> {
-        let (mut more, mut over) = (Vec::new(), Vec::new());
+        let (mut more, mut shadow, mut over) = (Vec::new(), Vec::new(), Vec::new());
         for (pool, workers) in reporting(pools) {
             // What is shed of fewer classes, and then of more again, has been told.
             match (workers.shed().count(), self.told(pool).classes) {
                 (0, 1..) => over.push((pool, busy(workers))),
-                (shed, known) if shed > known => {
+                (shed, known) if shed > known && workers.is_enforced => {
                     let what = format!("{}, drops {}", busy(workers), workers.shed_in_words());
                     more.push((pool, what));
+                }
+                (shed, known) if shed > known => {
+                    let what = format!("{}, would drop {}", busy(workers), workers.shed_in_words());
+                    shadow.push((pool, what));
                 }
                 _ => {}
             }
         }
-        let is_news = !(more.is_empty() && over.is_empty());
+        let is_news = !(more.is_empty() && shadow.is_empty() && over.is_empty());
         if !is_news || !self.shedding.may_tell(now) {
             return Vec::new();
         }
@@ -82,7 +86,11 @@ impl PoolWatch {
             let (told, shed) = (self.told(pool), workers.shed().count());
             told.classes = if shed == 0 { 0 } else { shed.max(told.classes) };
         }
-        lines([(Level::WARN, "load is shed", more), (Level::INFO, "load is shed no more", over)])
+        lines([
+            (Level::WARN, "load is shed", more),
+            (Level::INFO, "load would be shed, but for shadow mode", shadow),
+            (Level::INFO, "load is shed no more", over),
+        ])
     }
 
     /// That nobody reports any more, or somebody again.

@@ -21,6 +21,7 @@ fn busy() -> WorkersView {
         count: 50,
         slots: 500,
         last_report_us: Some(800_000),
+        is_enforced: true,
         amount_parts: 310_000,
         classes: classes([0.93, 0.0, 0.0]),
     }
@@ -31,6 +32,7 @@ fn resting() -> WorkersView {
     let amount_parts = -233_334;
     WorkersView {
         utilization_parts: Some(500_000),
+        is_enforced: true,
         amount_parts,
         classes: classes([0.0; 3]),
         ..busy()
@@ -89,6 +91,14 @@ jobs
 ";
     assert_eq!(text(&[pool(None), fleet, one]), shown);
     assert_eq!(text(&[]), "There are no pools: rule files describe them below `pools`.\n");
+}
+
+#[test]
+fn what_is_in_shadow_mode_only_would_drop() {
+    let [_, shedding] = said_of(WorkersView { is_enforced: false, ..busy() });
+    let expected =
+        "in shadow mode, amount 0.31 of 1: would drop 93 % of test, 0 % of get, 0 % of post";
+    assert_eq!(shedding, expected);
 }
 
 #[test]

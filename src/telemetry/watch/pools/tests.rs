@@ -27,6 +27,7 @@ fn pool(name: &str, percent: Option<u64>, chances: [f64; 2]) -> PoolView {
         count: 1,
         slots: 1,
         last_report_us: Some(21 * SECOND),
+        is_enforced: true,
         amount_parts: 0,
         classes: classes.collect(),
     };
@@ -39,6 +40,18 @@ fn pool(name: &str, percent: Option<u64>, chances: [f64; 2]) -> PoolView {
         in_flight: Slots::default(),
         workers: Some(workers),
     }
+}
+
+#[test]
+fn what_is_in_shadow_mode_is_told_as_that() {
+    let mut shadowed = pool("api", Some(90), [0.03, 0.0]);
+    shadowed.workers.as_mut().unwrap().is_enforced = false;
+    assert_eq!(
+        Log::default().tell(&[shadowed]),
+        [
+            "load would be shed, but for shadow mode: the pool api of edge (90 % busy, would drop 3 % of test)"
+        ]
+    );
 }
 
 #[test]
