@@ -11,7 +11,7 @@
 --   shed_all_after_us  by which that was counted
 --   workers, slots, load   of all buckets together
 --   deadline           the first one
---   held, held_until   how many slots there are held to be, and until when
+--   held, held_until   how many slots there are held to be, 2^53 where nobody knows, and until when
 -- and for each bucket, deadlines ascending
 --   deadline           until when its reports are fresh
 --   workers, slots, load

@@ -1,7 +1,6 @@
 //! `fleet`: a pool that many requests share, with a part of it kept for critical ones.
 
 use super::{
-    Diagnostic,
     diagnostic::Report,
     limit::Limiter,
     node::Entry,
@@ -25,15 +24,8 @@ pub(super) fn read(
     let mapping = value::mapping(entry, "{pool: api}", report)?;
     vocabulary::check(mapping, Home::Fleet, report);
     let critical = value::flag_or(mapping, "critical", false, report);
-    let Some(named) = mapping.get("pool") else {
-        report.push(
-            Diagnostic::error(entry.key_place, "`pool` is missing")
-                .help("say of which pool the requests take slots: `fleet: {pool: api}`")
-                .key("pool"),
-        );
-        return None;
-    };
-    let Located { pool, .. } = scope.pools.find(named, report)?;
+    let help = "say of which pool the requests take slots: `fleet: {pool: api}`";
+    let (_, Located { pool, .. }) = scope.pool(entry, mapping, help, report)?;
     let Pool { name, capacity, reserved_parts, term, utilization } = pool.clone();
     let capacity = match capacity {
         Capacity::Slots(slots) => fleet::Capacity::Slots(slots),

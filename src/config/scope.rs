@@ -1,9 +1,10 @@
 //! What a limit may name: the pools of its domain, and the entries that lead to it.
 
 use super::{
+    Diagnostic,
     diagnostic::{Report, shown},
-    node::Entry,
-    pool::Pools,
+    node::{Entry, Mapping},
+    pool::{Located, Pools},
     value, vocabulary,
 };
 use std::iter;
@@ -51,6 +52,24 @@ impl<'a> Step<'a> {
 }
 
 impl<'a> Scope<'a> {
+    /// The pool that a limit is about, and where it names it. Reports it where it names none, with what to write, or
+    /// one that is not there.
+    pub(super) fn pool<'m>(
+        &self,
+        entry: &Entry<'_>,
+        mapping: &'m Mapping<'m>,
+        help: &str,
+        report: &mut Report<'_>,
+    ) -> Option<(&'m Entry<'m>, Located<'a>)> {
+        let Some(named) = mapping.get("pool") else {
+            report.push(
+                Diagnostic::error(entry.key_place, "`pool` is missing").help(help).key("pool"),
+            );
+            return None;
+        };
+        Some((named, self.pools.find(named, report)?))
+    }
+
     /// The entry on the way to a limit that a key inside it names; the limit's own where there is no such
     /// key.
     pub(super) fn named(

@@ -30,15 +30,8 @@ pub(super) fn read(
     vocabulary::check(mapping, Home::Utilization, report);
     let class = scope.named(mapping.get("class"), report);
     let callers = callers(mapping, scope, report);
-    let Some(named) = mapping.get("pool") else {
-        report.push(
-            Diagnostic::error(entry.key_place, "`pool` is missing")
-                .help("say whose workers must not be too busy: `utilization: {pool: api}`")
-                .key("pool"),
-        );
-        return None;
-    };
-    let Located { pool, place } = scope.pools.find(named, report)?;
+    let help = "say whose workers must not be too busy: `utilization: {pool: api}`";
+    let (named, Located { pool, place }) = scope.pool(entry, mapping, help, report)?;
     let utilization = pool.utilization.as_ref().filter(|it| !it.shed.is_empty());
     let Some(Utilization { settings, shed }) = utilization else {
         let name = shown(&pool.name);

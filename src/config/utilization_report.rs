@@ -21,15 +21,8 @@ pub(super) fn read(
     let mapping = value::mapping(entry, "{pool: api}", report)?;
     vocabulary::check(mapping, Home::UtilizationReport, report);
     let worker = scope.named(mapping.get("worker"), report);
-    let Some(named) = mapping.get("pool") else {
-        report.push(
-            Diagnostic::error(entry.key_place, "`pool` is missing")
-                .help("say whose worker reports: `utilization_report: {pool: api}`")
-                .key("pool"),
-        );
-        return None;
-    };
-    let Located { pool, place } = scope.pools.find(named, report)?;
+    let help = "say whose worker reports: `utilization_report: {pool: api}`";
+    let (named, Located { pool, place }) = scope.pool(entry, mapping, help, report)?;
     let Some(utilization) = &pool.utilization else {
         let name = shown(&pool.name);
         report.push(

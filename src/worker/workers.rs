@@ -166,7 +166,7 @@ impl Workers {
         workers
     }
 
-    /// How many slots there are, or are held to be, at a time, if anybody knows.
+    /// How many slots there are, or are held to be, at a time; [`NOBODY_KNOWS`] where that is so.
     fn slots(&self, now: Timestamp) -> u64 {
         let held = if now < self.held_until { self.held } else { 0 };
         self.counts().slots.max(held)
@@ -206,9 +206,9 @@ impl Workers {
         self.pressure.div_euclid(self.shed_all_after_us.max(1).cast_signed())
     }
 
-    /// How many slots the workers have. What those have stopped saying who all stopped is held true until
-    /// their reports are not fresh any more, and for as long as one is fresh beyond that; then it is not
-    /// known. `state` is as it is stored: as long as nobody reports, nobody is known to be gone.
+    /// How many slots the workers have; `None` where nobody knows. What those have stopped saying who all stopped
+    /// is held true until their reports are not fresh any more, and for as long as one is fresh beyond that.
+    /// `state` is as it is stored: as long as nobody reports, nobody is known to be gone.
     pub fn capacity(state: Option<&Self>, report_ttl_us: u64, now: Timestamp) -> Option<u64> {
         let state = state?.pulled_back(now);
         let last = state.buckets.last()?.deadline;
