@@ -6,7 +6,7 @@ use clap::{
     parser::ValueSource,
 };
 use std::{env, fmt, path::PathBuf, time::Duration};
-use tollgate::store::redis;
+use tollgate::{rules::OnStoreFailure, store::redis};
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
 ///
@@ -126,6 +126,11 @@ pub(crate) struct Serve {
           value_parser = header_name)]
     pub(crate) limit_reset_header: String,
 
+    /// Add this header, with the value `true`, to answers that are given without the store, by what the rules
+    /// want done then (`on_store_failure`). The dynamic metadata say `degraded: true` in any case.
+    #[arg(long, value_name = "NAME", env = "TOLLGATE_DEGRADED_HEADER", value_parser = header_name)]
+    pub(crate) degraded_header: Option<String>,
+
     /// Answer with dynamic metadata: the request, and the metadata of its rules.
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
     pub(crate) response_dynamic_metadata: bool,
@@ -202,6 +207,19 @@ pub(crate) struct Store {
     #[arg(long = "store-timeout", value_name = "DURATION", env = "TOLLGATE_STORE_TIMEOUT",
           default_value = "10ms", value_parser = timeout)]
     pub(crate) timeout: Duration,
+
+    /// What limits do when the store cannot decide in time, where neither they nor their files say it: `allow`
+    /// lets the request pass, `deny` refuses it, and `local` limits rates in this process, at its share of the
+    /// limit (and lets pass what is no rate).
+    #[arg(long = "on-store-failure", value_name = "POLICY", env = "TOLLGATE_ON_STORE_FAILURE",
+          default_value = "allow", value_parser = policy)]
+    pub(crate) on_failure: OnStoreFailure,
+
+    /// How many replicas share the limits of rules with `on_store_failure: local`. Without it, as many as the
+    /// store last knew of.
+    #[arg(long, value_name = "COUNT", env = "TOLLGATE_REPLICAS",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) replicas: Option<u32>,
 }
 
 /// Where the rules are.
@@ -374,6 +392,10 @@ fn timeout(text: &str) -> Result<Duration, String> {
     duration
         .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
         .ok_or_else(|| "write a duration from 1ms to 60s".to_owned())
+}
+
+fn policy(name: &str) -> Result<OnStoreFailure, String> {
+    OnStoreFailure::named(name).ok_or_else(|| "write allow, deny or local".to_owned())
 }
 
 fn header_name(name: &str) -> Result<String, String> {

@@ -6,8 +6,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
+use tokio::time;
 
 /// An instant, in microseconds since an origin that only its clock knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -40,6 +41,41 @@ impl Sub for Timestamp {
 
     fn sub(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// When somebody stops waiting; by default never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Deadline(Option<time::Instant>);
+
+impl Deadline {
+    /// So long from now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+    pub fn after(patience: Duration) -> Self {
+        Self(time::Instant::now().checked_add(patience))
+    }
+
+    /// Whichever comes first.
+    #[must_use]
+    pub fn or_after(self, patience: Duration) -> Self {
+        match (self, Self::after(patience)) {
+            (Self(Some(deadline)), Self(Some(other))) => Self(Some(deadline.min(other))),
+            (Self(deadline), Self(other)) => Self(deadline.or(other)),
+        }
+    }
+
+    /// How long until then; `None` where it never comes.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+    pub fn left(self) -> Option<Duration> {
+        self.0.map(|deadline| deadline.saturating_duration_since(time::Instant::now()))
+    }
+
+    /// Waits for something until then. `None` where it did not come.
+    pub async fn bound<T>(self, something: impl Future<Output = T>) -> Option<T> {
+        match self.0 {
+            Some(deadline) => time::timeout_at(deadline, something).await.ok(),
+            None => Some(something.await),
+        }
     }
 }
 

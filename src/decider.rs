@@ -1,9 +1,12 @@
 //! One request, one decision: the clock once, the rules, the store once, the fold.
 //!
+//! There is always a decision: `failure.rs` says what is answered when the store cannot.
+//!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
 //! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
+mod failure;
 mod fold;
 mod lease;
 mod pending;
@@ -13,26 +16,32 @@ mod taken;
 mod tests;
 mod view;
 
+pub use failure::DegradedCounts;
 pub use lease::{Acquire, NotAcquired, Renewal};
 pub use report::{NotReported, Saying};
 pub use taken::Taken;
 pub use view::{PoolView, WorkersView, text as pools_text};
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Deadline},
     decision::{Decision, Lease},
     lease::{Attempt, By, LeaseId, Leased},
     limiter::{Cost, Limit, fleet},
     request::Request,
-    rules::{Resolution, Rules},
-    store::{LeaseCounts, Store, StoreError, WorkerCounts},
+    rules::{OnStoreFailure, Resolution, Rules},
+    store::{LeaseCounts, Memory, Store, StoreError, WorkerCounts},
     verdict::{Question, Verdict},
 };
 use bytes::Bytes;
+use failure::Degraded;
+use futures_util::FutureExt as _;
 use pending::Pending;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// How a whole process decides, beside what its rules say.
@@ -44,6 +53,24 @@ pub struct Modes {
     pub quota: bool,
     /// Answers carry the metadata of the rules.
     pub metadata: bool,
+    /// What limits do when the store cannot decide, where neither they nor their domains say it.
+    pub on_store_failure: OnStoreFailure,
+    /// How many processes there are, for limits that each then applies for itself; `None` for as many as the
+    /// store last knew of.
+    pub replicas: Option<u32>,
+}
+
+/// The most keys of which this process counts for itself while the store cannot decide.
+const MOST_LOCAL_KEYS: usize = 200_000;
+
+/// What became of a question.
+#[derive(Debug)]
+struct Asked {
+    verdict: Verdict,
+    /// What was taken for it.
+    taken: Option<Taken>,
+    /// By what each check was decided without the store; none where the store decided.
+    policies: Vec<OnStoreFailure>,
 }
 
 /// Decides requests.
@@ -54,6 +81,11 @@ pub struct Decider {
     clock: Clock,
     modes: Modes,
     pending: Pending,
+    /// Where rules limit locally while the store cannot decide.
+    local: Memory,
+    degraded: Degraded,
+    #[cfg(test)]
+    has_a_bug: std::sync::atomic::AtomicBool,
     refunds_ignored: AtomicU64,
     bad_reports: AtomicU64,
     too_many_workers: AtomicU64,
@@ -63,7 +95,8 @@ pub struct Decider {
 impl Decider {
     /// A decider over these rules, with states kept in this store.
     pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
-        let pending = Pending::default();
+        let (pending, degraded) = (Pending::default(), Degraded::default());
+        let local = Memory::new(MOST_LOCAL_KEYS);
         let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
         Arc::new(Self {
             rules,
@@ -71,6 +104,10 @@ impl Decider {
             clock,
             modes,
             pending,
+            local,
+            degraded,
+            #[cfg(test)]
+            has_a_bug: false.into(),
             refunds_ignored,
             bad_reports,
             too_many_workers,
@@ -101,6 +138,11 @@ impl Decider {
         }
     }
 
+    /// How many requests were answered without the store.
+    pub fn degraded_counts(&self) -> DegradedCounts {
+        self.degraded.counts()
+    }
+
     /// What went on with workers.
     pub fn worker_counts(&self) -> WorkerCounts {
         WorkerCounts {
@@ -110,35 +152,49 @@ impl Decider {
         }
     }
 
-    /// Decides a request, and releases what it releases. What it took for it comes along, and is given back
-    /// unless it is kept: whoever has answered keeps it.
+    /// Decides a request before the deadline, and releases what it releases. What it took for it comes along,
+    /// and is given back unless it is kept: whoever has answered keeps it.
     ///
-    /// # Errors
-    ///
-    /// Where the store did not decide.
+    /// There is always a decision: where the store makes none in time, what the rules want done then.
     pub async fn decide(
         self: &Arc<Self>,
         request: &Request,
-    ) -> Result<(Decision, Option<Taken>), StoreError> {
+        deadline: Deadline,
+    ) -> (Decision, Option<Taken>) {
+        let decided =
+            AssertUnwindSafe(self.decide_by_rules(request, deadline)).catch_unwind().await;
+        let decided = decided.unwrap_or_else(|_| (self.despite_a_bug(request), None));
+        self.degraded.count(&decided.0);
+        decided
+    }
+
+    async fn decide_by_rules(
+        self: &Arc<Self>,
+        request: &Request,
+        deadline: Deadline,
+    ) -> (Decision, Option<Taken>) {
         let mut resolution = self.rules.resolve(request, self.modes.quota);
-        self.release_all(&resolution.releases).await;
-        draw_for(&mut resolution.question)?;
+        // They are carried out whether or not anybody waits.
+        deadline.bound(self.release_all(&resolution.releases)).await;
         let ignored = resolution.question.refunds_of_slots();
         if ignored > 0 {
             self.refunds_ignored.fetch_add(ignored, Ordering::Relaxed);
         }
-        let named = self.take_under(&mut resolution)?;
-        // What workers say decides nothing of this request, so nothing waits for it.
-        let (asked, ()) = tokio::join!(
-            self.ask(&resolution, named.as_ref().map(|(id, _)| id)),
-            self.report_all(&resolution.reports, resolution.bad_reports),
-        );
-        let (verdict, taken) = asked?;
-        let mut decision = self.fold(&resolution, &verdict);
-        if let (Some((id, name)), Leased::For { left_us }) = (named, verdict.leased) {
+        let drawn = draw_for(&mut resolution.question);
+        let named = drawn.and_then(|()| self.take_under(&mut resolution));
+        let asking = async {
+            let id = named.as_ref().map_err(StoreError::clone)?.as_ref().map(|(id, _)| id);
+            self.ask(&resolution, id, deadline).await
+        };
+        // What workers say decides nothing of this request.
+        let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
+        let (asked, _) = tokio::join!(asking, deadline.bound(reporting));
+        let asked = asked.unwrap_or_else(|_| self.by_policy(&request.domain, &resolution));
+        let mut decision = self.fold(&resolution, &asked);
+        if let (Ok(Some((id, name))), Leased::For { left_us }) = (named, asked.verdict.leased) {
             decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
         }
-        Ok((decision, taken))
+        (decision, asked.taken)
     }
 
     /// The lease under which a request takes what it takes, and what Envoy is to call it; `None` where it
@@ -167,10 +223,13 @@ impl Decider {
         self: &Arc<Self>,
         resolution: &Resolution<'_>,
         id: Option<&LeaseId>,
-    ) -> Result<(Verdict, Option<Taken>), StoreError> {
+        deadline: Deadline,
+    ) -> Result<Asked, StoreError> {
+        #[cfg(test)]
+        assert!(!self.has_a_bug.load(Ordering::Relaxed), "a bug");
         let taking = resolution.question.taking.as_ref();
         let mut taken = id.zip(taking).map(|(id, taking)| Taken::new(self, id, taking.attempt));
-        let decided = self.store.decide(self.clock.now(), &resolution.question).await;
+        let decided = self.store.decide(self.clock.now(), &resolution.question, deadline).await;
         let is_taken = match &decided {
             Ok(verdict) => matches!(verdict.leased, Leased::For { .. }),
             Err(error) => error.may_be_done(),
@@ -178,13 +237,9 @@ impl Decider {
         if !is_taken && let Some(taken) = taken.take() {
             taken.keep();
         }
-        match decided {
-            Ok(verdict) => {
-                self.count_unmetered(&resolution.question, &verdict);
-                Ok((verdict, taken))
-            }
-            Err(error) => Ok((on_store_failure(error)?, None)),
-        }
+        let verdict = decided?;
+        self.count_unmetered(&resolution.question, &verdict);
+        Ok(Asked { verdict, taken, policies: Vec::new() })
     }
 
     /// Counts what was admitted because nobody knows what its pool can take.
@@ -205,8 +260,8 @@ impl Decider {
         }
     }
 
-    fn fold(&self, resolution: &Resolution<'_>, verdict: &Verdict) -> Decision {
-        let mut decision = fold::fold(resolution, verdict, self.modes.shadow);
+    fn fold(&self, resolution: &Resolution<'_>, asked: &Asked) -> Decision {
+        let mut decision = fold::fold(resolution, asked, self.modes.shadow);
         if self.modes.metadata {
             decision.metadata = fold::metadata(resolution, &decision.statuses);
         }
@@ -247,10 +302,4 @@ fn draw_for(question: &mut Question) -> Result<(), StoreError> {
 
 fn no_random_numbers(error: getrandom::Error) -> StoreError {
     StoreError::Refused(format!("the operating system has no random numbers: {error}"))
-}
-
-/// The one place that says what to answer when the store did not decide: that it did not, whatever the
-/// rules want done then.
-const fn on_store_failure(error: StoreError) -> Result<Verdict, StoreError> {
-    Err(error)
 }

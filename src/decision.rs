@@ -21,6 +21,8 @@ pub struct Decision {
     pub lease: Option<Lease>,
     /// Facts from the rules of the descriptors that are under their limits.
     pub metadata: Map<String, Value>,
+    /// Whether it was made without the store, by what the rules want done then.
+    pub degraded: bool,
 }
 
 /// What a request holds while it is in flight.
@@ -81,7 +83,7 @@ pub struct Refused {
     pub message: String,
     /// The name of the first limit that refuses, where it has one.
     pub limit_name: Option<String>,
-    /// Whether that limit sheds load: it is not this caller who asks for too much, but the service that is
-    /// short of room.
+    /// Whether it is not this caller who asks for too much, but the service that is short of room, or of a
+    /// store: that limit sheds load, or could not be asked.
     pub sheds_load: bool,
 }

@@ -25,7 +25,7 @@ use tollgate::{
     clock::Clock,
     config::{self, Loaded},
     decider::{Decider, Modes},
-    grpc::Headers,
+    grpc::{Headers, RateLimitHeaders},
     rules::{self, Rules},
     server::{self, Listeners},
     store::{Memory, Redis, Store, redis},
@@ -78,6 +78,7 @@ fn show_pools(arguments: &Pools) -> anyhow::Result<()> {
 /// Serves until the process is told to stop.
 fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
+    telemetry::log_panics();
     let kind = arguments.store.kind().context("--store")?;
     let loaded = load(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -96,11 +97,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         // From here on a signal is heard, and not the end.
         let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
-        let headers = arguments.limit_response_headers_enabled.then(|| Headers {
-            limit: arguments.limit_limit_header.clone(),
-            remaining: arguments.limit_remaining_header.clone(),
-            reset: arguments.limit_reset_header.clone(),
-        });
+        let headers = headers(arguments);
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
         server::serve(listeners, decider, headers, leave, stop).await?;
@@ -124,7 +121,18 @@ fn modes(arguments: &Serve) -> Modes {
         shadow: arguments.shadow_mode,
         quota: arguments.quota_mode,
         metadata: arguments.response_dynamic_metadata,
+        on_store_failure: arguments.store.on_failure,
+        replicas: arguments.store.replicas,
     }
+}
+
+fn headers(arguments: &Serve) -> Headers {
+    let rate_limit = arguments.limit_response_headers_enabled.then(|| RateLimitHeaders {
+        limit: arguments.limit_limit_header.clone(),
+        remaining: arguments.limit_remaining_header.clone(),
+        reset: arguments.limit_reset_header.clone(),
+    });
+    Headers { rate_limit, degraded: arguments.degraded_header.clone() }
 }
 
 async fn store(kind: &StoreKind, arguments: &Serve) -> anyhow::Result<Store> {

@@ -78,7 +78,7 @@ pub enum ServeError {
 pub async fn serve(
     listeners: Listeners,
     decider: Arc<Decider>,
-    headers: Option<Headers>,
+    headers: Headers,
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {

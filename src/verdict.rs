@@ -74,6 +74,32 @@ impl Question {
         refunds.count() as u64
     }
 
+    /// Whether it is charged anything that can be given back to rates.
+    pub fn charges(&self) -> bool {
+        self.checks.iter().any(Check::is_charge)
+    }
+
+    /// What gives back the rates that it was charged, where this is the answer to it; `None` where it was
+    /// charged nothing that can be given back. What is settled regardless was spent whoever asks, and what is
+    /// held is given back by its lease.
+    #[must_use]
+    pub fn giving_back(&self, answer: Answer) -> Option<Self> {
+        // A caller who chose his id asks again under it, and is not charged again.
+        let may_be_repeated = self.taking.as_ref().is_some_and(|taking| taking.by == By::Caller);
+        if may_be_repeated || answer.leased == Leased::Conflict {
+            return None;
+        }
+        let Verdict { outcomes, refusal, .. } = Verdict::of(&self.checks, answer);
+        let charged = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
+            let Cost::Take(amount) = check.cost else { return None };
+            (check.is_charge() && outcome.over.is_none())
+                .then(|| Check::of(check.slot, check.limit, Cost::Refund(amount)))
+        });
+        let checks: Vec<Check> = charged.collect();
+        let is_charged = refusal.is_none() && !checks.is_empty();
+        is_charged.then(|| Self { keys: self.keys.clone(), checks, taking: None })
+    }
+
     /// Has it take what it takes under a lease, which lasts as long as every limit allows whose slots it
     /// takes, and no longer than `term`.
     pub fn take_under(
@@ -116,6 +142,12 @@ impl Check {
     /// A check of a limit that is enforced by itself, and is told nothing.
     pub const fn of(slot: usize, limit: Limit, cost: Cost) -> Self {
         Self { slot, limit, cost, told_by: None, shadow_mode: false, quota_mode: false }
+    }
+
+    /// Whether it charges a rate what can be given back.
+    const fn is_charge(&self) -> bool {
+        let takes = matches!(self.cost, Cost::Take(_));
+        takes && self.limit.is_about_rates() && !self.limit.is_settled_regardless(self.cost)
     }
 
     /// When to ask again after a wait of this limit's. It says when a slot comes back by itself; but most

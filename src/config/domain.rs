@@ -93,7 +93,9 @@ fn finish(domain: Complete, report: &mut Report<'_>) -> Option<Domain> {
         head.pools.check_used(&descriptors, report);
     }
     let lease_key = head.lease_key().to_owned();
-    Some(Domain { name: name?, lease_key, pools: head.pools.into_valid(), descriptors })
+    let on_store_failure = head.on_store_failure();
+    let pools = head.pools.into_valid();
+    Some(Domain { name: name?, lease_key, on_store_failure, pools, descriptors })
 }
 
 fn twice(name: &str, second: Place, first: Place, report: &mut Report<'_>) {

@@ -16,7 +16,7 @@ pub(super) struct Flags {
     quota_mode: bool,
     detailed_metric: bool,
     metadata: Map<String, Value>,
-    on_store_failure: OnStoreFailure,
+    on_store_failure: Option<OnStoreFailure>,
     message: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Flags {
     }
 
     fn check_local(&self, mapping: &Mapping<'_>, why: &str, report: &mut Report<'_>) {
-        let is_local = self.on_store_failure == OnStoreFailure::Local;
+        let is_local = self.on_store_failure == Some(OnStoreFailure::Local);
         if let Some(entry) = mapping.get("on_store_failure").filter(|_| is_local) {
             let help = "write `allow` or `deny`: `local` is for rate limits";
             report.push(value::wrong(entry, why).help(help));
@@ -140,11 +140,12 @@ fn useless(mapping: &Mapping<'_>, keys: &[&str], why: &str, report: &mut Report<
     }
 }
 
-fn on_store_failure(mapping: &Mapping<'_>, report: &mut Report<'_>) -> OnStoreFailure {
-    let entry = mapping.get("on_store_failure");
-    match entry.and_then(|entry| value::one_of(entry, &["allow", "deny", "local"], report)) {
-        Some("deny") => OnStoreFailure::Deny,
-        Some("local") => OnStoreFailure::Local,
-        _ => OnStoreFailure::Allow,
-    }
+/// What to do when the store cannot decide, where something is said of it.
+pub(super) fn on_store_failure(
+    mapping: &Mapping<'_>,
+    report: &mut Report<'_>,
+) -> Option<OnStoreFailure> {
+    let entry = mapping.get("on_store_failure")?;
+    let names = OnStoreFailure::ALL.map(OnStoreFailure::name);
+    OnStoreFailure::named(value::one_of(entry, &names, report)?)
 }

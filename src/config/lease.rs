@@ -15,8 +15,8 @@ use http::HeaderName;
 /// What stands beside limits on slots alone.
 const BESIDE: &[&str] = &["weight", "lease_header"];
 
-/// What Envoy's ratelimit filter, or what it sends, already calls something else.
-const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata"];
+/// What answers already call something else in the metadata.
+const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded"];
 
 /// Headers that say how a request is carried, and to whom.
 const CARRYING: &[&str] =

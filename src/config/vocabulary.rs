@@ -32,7 +32,7 @@ pub(super) const FLAGS: &[&str] = &[
     "lease_header",
 ];
 
-const FILE: &[&str] = &["domain", "lease_key", "pools", "descriptors"];
+const FILE: &[&str] = &["domain", "lease_key", "on_store_failure", "pools", "descriptors"];
 const POOL: &[&str] = &["capacity", "reserved", "lease_ttl", "utilization"];
 const POOL_UTILIZATION: &[&str] =
     &["good_below", "bad_above", "hold_off", "shed_all_after", "report_ttl", "shed"];

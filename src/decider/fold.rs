@@ -1,19 +1,20 @@
 //! From a verdict to a decision: outcomes of checks become a status for each descriptor, and what a
 //! refused caller is told.
 
+use super::Asked;
 use crate::{
     decision::{Code, Decision, Refused, ShownLimit, Status},
     limiter::{Limit, Wait},
-    rules::{Applied, PlacedRule, Resolution},
+    rules::{Applied, OnStoreFailure, PlacedRule, Resolution},
     verdict::{Check, Outcome, Refusal, Verdict},
 };
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
 
 /// The decision that a verdict amounts to. With `shadow_mode` nobody is refused.
-pub(super) fn fold(resolution: &Resolution<'_>, verdict: &Verdict, shadow_mode: bool) -> Decision {
-    let Verdict { outcomes, refusal, .. } = verdict;
-    let reader = Reader { resolution, outcomes, refusal: *refusal };
+pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) -> Decision {
+    let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
+    let reader = Reader { resolution, outcomes, policies, refusal: *refusal };
     let refusal = refusal.filter(|_| !shadow_mode);
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
@@ -22,7 +23,15 @@ pub(super) fn fold(resolution: &Resolution<'_>, verdict: &Verdict, shadow_mode: 
         refused: refusal.map(|refusal| reader.refused(refusal)),
         lease: None,
         metadata: Map::new(),
+        degraded: !policies.is_empty(),
     }
+}
+
+/// What a caller is told who is refused because nobody can say whether he may pass.
+pub(super) fn refused_for_want_of_a_store() -> Refused {
+    let retry_after_s = Some(1);
+    let message = "It cannot be told whether this request may pass. Retry in 1 s.\n".to_owned();
+    Refused { retry_after_s, message, limit_name: None, sheds_load: true }
 }
 
 /// The metadata of every rule that a descriptor under its limits meets. Where two say something
@@ -71,6 +80,8 @@ fn wait_seconds(wait: Wait) -> Option<u64> {
 struct Reader<'a> {
     resolution: &'a Resolution<'a>,
     outcomes: &'a [Outcome],
+    /// What each check's rule wants done without the store; none where it has decided.
+    policies: &'a [OnStoreFailure],
     refusal: Option<Refusal>,
 }
 
@@ -80,6 +91,7 @@ struct Seen<'a> {
     check: &'a Check,
     outcome: &'a Outcome,
     rule: Option<&'a PlacedRule>,
+    policy: Option<OnStoreFailure>,
 }
 
 impl<'a> Reader<'a> {
@@ -88,6 +100,7 @@ impl<'a> Reader<'a> {
             check: self.resolution.question.checks.get(place)?,
             outcome: self.outcomes.get(place)?,
             rule: *self.resolution.rules.get(place)?,
+            policy: self.policies.get(place).copied(),
         })
     }
 
@@ -95,6 +108,8 @@ impl<'a> Reader<'a> {
     /// one with the least left; the first where they are equal.
     fn status(&self, applied: &Applied<'_>) -> Status {
         let seen = applied.checks.clone().filter_map(|place| self.seen(place));
+        // Of what was only let pass, nobody knows how much is left.
+        let seen = seen.filter(|seen| seen.policy != Some(OnStoreFailure::Allow));
         let shown = seen.min_by_key(|seen| {
             let wait = seen.over().filter(|_| self.refuses(seen));
             // None is the least of waits, so it comes last when reversed.
@@ -122,7 +137,9 @@ impl<'a> Reader<'a> {
             retry_after_s,
             message: first.map(|seen| seen.message(retry_after_s)).unwrap_or_default(),
             limit_name: rule.and_then(|placed| placed.rule.name.clone()),
-            sheds_load: first.is_some_and(|seen| seen.check.limit.sheds_load()),
+            sheds_load: first.is_some_and(|seen| {
+                seen.check.limit.sheds_load() || seen.policy == Some(OnStoreFailure::Deny)
+            }),
         }
     }
 }
@@ -180,6 +197,14 @@ impl Seen<'_> {
             return message;
         }
         let limit = &self.check.limit;
+        let noun = limit.noun();
+        if let (Some(OnStoreFailure::Deny), Some(seconds)) = (self.policy, retry_after_s) {
+            let which = self.rule.and_then(|placed| placed.rule.name.as_ref());
+            let which = which.map(|name| format!(" `{name}`")).unwrap_or_default();
+            return format!(
+                "The {noun}{which} cannot be asked at present. Retry in {seconds} s.\n"
+            );
+        }
         if let Some(class) = self.class() {
             let again = match retry_after_s {
                 Some(seconds) => format!("Retry in {seconds} s."),
@@ -193,7 +218,6 @@ impl Seen<'_> {
             // How much room there is in all is not the callers' business.
             return format!("The service is short of room. Retry in {seconds} s.\n");
         }
-        let noun = limit.noun();
         let which = match self.rule {
             None => "The limit that came with the request".to_owned(),
             Some(PlacedRule { rule, keys, .. }) => match &rule.name {

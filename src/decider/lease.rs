@@ -1,17 +1,18 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
-use super::{Decider, Taken, draw, draw_for};
+use super::{Asked, Decider, Taken, draw, draw_for};
 use crate::{
+    clock::Deadline,
     decision::{Code, Decision},
     key::Key,
     lease::{Attempt, By, Fingerprint, LeaseId, Leased, Release, Released, Renewed, Term},
     request::Request,
     rules::Resolution,
     store::{Place, StoreError},
-    verdict::Verdict,
 };
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
+use futures_util::FutureExt as _;
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time;
 
 /// How often whoever is first in line looks by himself: an announcement may be lost with its connection.
@@ -76,9 +77,10 @@ pub enum Renewal {
 }
 
 impl Decider {
-    /// Decides a request, and holds what it takes under a lease, which is part of the decision. Where slots
-    /// alone refuse it, it may wait for them. As with [`Decider::decide`], what it took is given back unless
-    /// it is kept.
+    /// Decides a request before the deadline, and holds what it takes under a lease, which is part of the
+    /// decision. Where slots alone refuse it, it may wait for them. As with [`Decider::decide`], what it took
+    /// is given back unless it is kept, and where the store makes no decision, the rules say what to do. A
+    /// lease that is granted so holds nothing until it is renewed, and then what it was granted for.
     ///
     /// # Errors
     ///
@@ -86,6 +88,19 @@ impl Decider {
     pub async fn acquire(
         self: &Arc<Self>,
         acquire: &Acquire,
+        deadline: Deadline,
+    ) -> Result<(Decision, Option<Taken>), NotAcquired> {
+        let acquired = AssertUnwindSafe(self.acquire_by_rules(acquire, deadline)).catch_unwind();
+        let acquired = acquired.await;
+        let acquired =
+            acquired.unwrap_or_else(|_| Ok((self.despite_a_bug(&acquire.request), None)));
+        acquired.inspect(|(decision, _)| self.degraded.count(decision))
+    }
+
+    async fn acquire_by_rules(
+        self: &Arc<Self>,
+        acquire: &Acquire,
+        deadline: Deadline,
     ) -> Result<(Decision, Option<Taken>), NotAcquired> {
         let request = &acquire.request;
         if !self.rules.has_domain(&request.domain) {
@@ -93,8 +108,9 @@ impl Decider {
             return Err(NotAcquired::UnknownDomain(domain));
         }
         let mut resolution = self.rules.resolve(request, self.modes.quota);
-        self.release_all(&resolution.releases).await;
-        self.report_all(&resolution.reports, resolution.bad_reports).await;
+        deadline.bound(self.release_all(&resolution.releases)).await;
+        let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
+        deadline.bound(reporting).await;
         draw_for(&mut resolution.question)?;
         let (drawn, attempt) = draw()?;
         let (id, by) = match &acquire.id {
@@ -106,23 +122,29 @@ impl Decider {
         }
         let fingerprint = Some(Fingerprint::of(request));
         resolution.question.take_under(&id, (by, attempt), acquire.term, fingerprint);
-        let (verdict, taken) = self.ask_and_wait(&mut resolution, &id, acquire.wait).await?;
+        let asked = self.ask_and_wait(&mut resolution, &id, acquire.wait, deadline).await;
+        let mut asked = asked.unwrap_or_else(|_| self.by_policy(&request.domain, &resolution));
 
-        let mut decision = self.fold(&resolution, &verdict);
-        let left_us = match verdict.leased {
+        let mut decision = self.fold(&resolution, &asked);
+        let left_us = match asked.verdict.leased {
             Leased::Conflict => return Err(NotAcquired::Conflict(id.as_str().to_owned())),
             Leased::For { left_us } => Some(left_us),
-            // In shadow mode: it may go ahead, though it holds nothing.
+            // In shadow mode, or without the store: it may go ahead, though it holds nothing.
             Leased::Nothing if decision.code == Code::Ok => {
                 resolution.question.taking.as_ref().map(|taking| taking.term.as_micros())
             }
             Leased::Nothing => None,
         };
         if let Some(left_us) = left_us {
+            if decision.degraded {
+                // What a renewal takes for it is given back when it ends. What may have been taken before
+                // is on its way back, so that is another attempt.
+                asked.taken = Some(Taken::new(self, &id, draw()?.1));
+            }
             let name = Bytes::copy_from_slice(id.as_str().as_bytes());
             decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
         }
-        Ok((decision, taken))
+        Ok((decision, asked.taken))
     }
 
     /// Asks the store, and where slots alone refuse, again whenever some may have come free, until the wait
@@ -132,11 +154,13 @@ impl Decider {
         resolution: &mut Resolution<'_>,
         id: &LeaseId,
         wait: Duration,
-    ) -> Result<(Verdict, Option<Taken>), StoreError> {
+        deadline: Deadline,
+    ) -> Result<Asked, StoreError> {
         // What is settled regardless would be settled each time.
         if wait.is_zero() || resolution.question.settles_regardless() {
-            return self.ask(resolution, Some(id)).await;
+            return self.ask(resolution, Some(id), deadline).await;
         }
+        let wait = deadline.left().map_or(wait, |left| left.min(wait));
         let over = time::sleep(wait.min(LONGEST_WAIT));
         tokio::pin!(over);
         let mut is_over = false;
@@ -162,7 +186,7 @@ impl Decider {
         loop {
             let mut look_in = LONGEST_WAIT;
             if is_over || place.as_mut().is_none_or(Place::is_first) {
-                let (verdict, taken) = match self.ask(resolution, Some(id)).await {
+                let asked = match self.ask(resolution, Some(id), Deadline::default()).await {
                     Ok(asked) => asked,
                     Err(error) if is_over => return Err(error),
                     Err(_) => {
@@ -179,12 +203,12 @@ impl Decider {
                     }
                 };
                 let question = &resolution.question;
-                let waits_for = verdict.waits_for(&question.checks).filter(|_| !is_over);
-                let Some((slots, wait_us)) = waits_for else { return Ok((verdict, taken)) };
+                let waits_for = asked.verdict.waits_for(&question.checks).filter(|_| !is_over);
+                let Some((slots, wait_us)) = waits_for else { return Ok(asked) };
                 if place.is_none() {
                     place = queues.join();
                 }
-                let Some(place) = &mut place else { return Ok((verdict, taken)) };
+                let Some(place) = &mut place else { return Ok(asked) };
                 let keys = slots.into_iter().filter_map(|slot| question.keys.get(slot).cloned());
                 let mut keys: Vec<Key> = keys.collect();
                 keys.sort();
@@ -266,8 +290,8 @@ impl Decider {
         question.take_under(id, (By::Caller, attempt), term, Some(Fingerprint::of(request)));
         let term = question.taking.as_ref().map(|taking| taking.term).unwrap_or_default();
         // Its holder knows of it. Should this answer be lost, the next renewal finds the lease.
-        let (verdict, _) = self.ask(&resolution, None).await?;
-        Ok(match verdict.leased {
+        let asked = self.ask(&resolution, None, Deadline::default()).await?;
+        Ok(match asked.verdict.leased {
             Leased::For { left_us } => Renewal::Retaken { left_us },
             Leased::Nothing if self.modes.shadow => Renewal::Retaken { left_us: term.as_micros() },
             Leased::Nothing | Leased::Conflict => Renewal::Lost,

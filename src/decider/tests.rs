@@ -57,7 +57,7 @@ impl Test {
         };
         let descriptors = keys.iter().map(descriptor).collect();
         let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
-        self.decider.decide(&request).await.unwrap().0
+        self.decider.decide(&request, Deadline::default()).await.0
     }
 }
 
@@ -123,14 +123,15 @@ async fn who_waits_longest_is_served_first() {
     let test = Test::new(Modes::default());
     let queues = || test.decider.store().queues().waiting();
     let at_once = acquire(&["alone"], Duration::ZERO);
-    let (first, taken) = test.decider.acquire(&at_once).await.unwrap();
+    let (first, taken) = test.decider.acquire(&at_once, Deadline::default()).await.unwrap();
     taken.unwrap().keep();
     let mut id = first.lease.unwrap().id;
     let mut line = Vec::new();
     for place in 0..5 {
         let decider = Arc::clone(&test.decider);
         line.push(tokio::spawn(async move {
-            let (decision, taken) = decider.acquire(&acquire(&["alone"], LONG)).await.unwrap();
+            let (decision, taken) =
+                decider.acquire(&acquire(&["alone"], LONG), Deadline::default()).await.unwrap();
             taken.unwrap().keep();
             decision.lease.unwrap().id
         }));
@@ -150,9 +151,13 @@ async fn who_waits_longest_is_served_first() {
 async fn who_spends_what_is_known_afterwards_does_not_wait() {
     let test = Test::new(Modes::default());
     let at_once = acquire(&["alone"], Duration::ZERO);
-    let (_, taken) = test.decider.acquire(&at_once).await.unwrap();
+    let (_, taken) = test.decider.acquire(&at_once, Deadline::default()).await.unwrap();
     taken.unwrap().keep();
-    let (refused, _) = test.decider.acquire(&acquire(&["alone", "spent"], LONG)).await.unwrap();
+    let (refused, _) = test
+        .decider
+        .acquire(&acquire(&["alone", "spent"], LONG), Deadline::default())
+        .await
+        .unwrap();
     assert_eq!(refused.code, Code::OverLimit);
     assert_eq!(refused.statuses[1].remaining, 999);
 }
@@ -161,8 +166,11 @@ async fn who_spends_what_is_known_afterwards_does_not_wait() {
 async fn what_nobody_keeps_is_given_back() {
     let test = Test::new(Modes::default());
     for _ in 0..3 {
-        let (decision, taken) =
-            test.decider.acquire(&acquire(&["alone"], Duration::ZERO)).await.unwrap();
+        let (decision, taken) = test
+            .decider
+            .acquire(&acquire(&["alone"], Duration::ZERO), Deadline::default())
+            .await
+            .unwrap();
         assert_eq!(decision.code, Code::Ok);
         drop(taken);
         test.decider.finish_releases(LONG).await;

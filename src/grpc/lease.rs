@@ -3,7 +3,7 @@
 mod hold;
 
 use super::{
-    LARGEST_MESSAGE, Undecided,
+    LARGEST_MESSAGE, Undecided, deadline,
     proto::{
         envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
         tollgate::v1::{
@@ -59,10 +59,11 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<AcquireRequest>,
     ) -> Result<Response<AcquireResponse>, Status> {
+        let deadline = deadline::of(request.metadata().as_ref());
         let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
         let mut stopped = self.stopped.clone();
         let acquired = tokio::select! {
-            acquired = self.decider.acquire(&acquire) => acquired,
+            acquired = self.decider.acquire(&acquire, deadline) => acquired,
             // Whoever only waits can wait elsewhere.
             () = until_closed(&mut stopped), if !acquire.wait.is_zero() => return Err(leaving()),
         };
@@ -174,6 +175,7 @@ fn write_acquired(decision: Decision) -> AcquireResponse {
     let lease = decision.lease.as_ref();
     AcquireResponse {
         outcome: outcome.into(),
+        degraded: decision.degraded,
         lease_id: lease.map(|lease| lease.id.as_str().to_owned()).unwrap_or_default(),
         expires_in: lease.map(|lease| write_duration(lease.left_us)),
         statuses: decision.statuses.into_iter().map(write_status).collect(),

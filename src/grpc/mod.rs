@@ -1,7 +1,8 @@
 //! The gRPC door: Envoy's `RateLimitService`, and `LeaseService` in `lease.rs`. Proto to domain in
 //! `request.rs`, domain to proto in `response.rs`, and errors to status codes here; nothing is decided in
-//! this folder. `told.rs` knows when an answer has gone out.
+//! this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
 
+pub mod deadline;
 mod lease;
 mod request;
 mod response;
@@ -10,11 +11,12 @@ mod utilization;
 
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
-pub use response::Headers;
+pub use response::{Headers, RateLimitHeaders};
 pub use told::{keep_when_told, until_told};
 pub use utilization::{Reports, SERVICE as UTILIZATION_SERVICE, Server as UtilizationServer};
 
 use crate::{
+    clock::Deadline,
     decider::{Decider, NotAcquired, NotReported, Taken},
     store::StoreError,
 };
@@ -89,13 +91,13 @@ pub type Server = rate_limit_service_server::RateLimitServiceServer<Service>;
 #[derive(Debug, Clone)]
 pub struct Service {
     decider: Arc<Decider>,
-    headers: Option<Arc<Headers>>,
+    headers: Arc<Headers>,
 }
 
 impl Service {
-    /// A service that asks this decider, and adds rate limit headers if it is given their names.
-    pub fn new(decider: Arc<Decider>, headers: Option<Headers>) -> Self {
-        Self { decider, headers: headers.map(Arc::new) }
+    /// A service that asks this decider, and adds these headers.
+    pub fn new(decider: Arc<Decider>, headers: Headers) -> Self {
+        Self { decider, headers: Arc::new(headers) }
     }
 
     /// The service for a gRPC server.
@@ -103,18 +105,21 @@ impl Service {
         Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// Decides a request.
+    /// Decides a request before the deadline.
     ///
     /// # Errors
     ///
-    /// Where there is no decision.
-    pub async fn answer(&self, message: RateLimitRequest) -> Result<Answer, Undecided> {
+    /// Where the request cannot be meant.
+    pub async fn answer(
+        &self,
+        message: RateLimitRequest,
+        deadline: Deadline,
+    ) -> Result<Answer, Undecided> {
         let request = request::read_request(message)?;
-        let (decision, taken) = self.decider.decide(&request).await?;
+        let (decision, taken) = self.decider.decide(&request, deadline).await;
         let sheds_load = decision.refused.as_ref().is_some_and(|refused| refused.sheds_load);
         let echoes = self.decider.modes().metadata;
-        let headers = self.headers.as_deref();
-        let message = response::write_response(&request, decision, headers, echoes);
+        let message = response::write_response(&request, decision, &self.headers, echoes);
         Ok(Answer { message, sheds_load, taken })
     }
 }
@@ -136,7 +141,8 @@ impl rate_limit_service_server::RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let Answer { message, taken, .. } = self.answer(request.into_inner()).await?;
+        let deadline = deadline::of(request.metadata().as_ref());
+        let Answer { message, taken, .. } = self.answer(request.into_inner(), deadline).await?;
         Ok(until_told(message, taken))
     }
 }

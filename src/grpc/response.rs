@@ -17,9 +17,18 @@ use crate::{
 use prost_types::{Duration, ListValue, Struct, Value, value::Kind};
 use serde_json::Value as Json;
 
+/// The names of the headers that answers add to a response.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Headers {
+    /// Of those that tell a client where it stands, if they are wanted.
+    pub rate_limit: Option<RateLimitHeaders>,
+    /// Of the one that says that an answer was given without the store, if it is wanted.
+    pub degraded: Option<String>,
+}
+
 /// The names of the headers that tell a client where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Headers {
+pub struct RateLimitHeaders {
     /// Of the limit.
     pub limit: String,
     /// Of what is left.
@@ -28,20 +37,33 @@ pub struct Headers {
     pub reset: String,
 }
 
-/// Writes an answer for the wire. `headers` are added where they are given; with `echoes` the dynamic
-/// metadata repeat the request beside the rules' own.
+/// What says in the dynamic metadata that an answer was given without the store.
+const DEGRADED: &str = "degraded";
+
+/// Writes an answer for the wire. `headers` are added; with `echoes` the dynamic metadata repeat the request
+/// beside the rules' own.
 pub(super) fn write_response(
     request: &Request,
     decision: Decision,
-    headers: Option<&Headers>,
+    headers: &Headers,
     echoes: bool,
 ) -> RateLimitResponse {
-    let mut to_add = headers.map_or_else(Vec::new, |names| rate_limit_headers(&decision, names));
+    let rate_limit = headers.rate_limit.as_ref();
+    let mut to_add = rate_limit.map_or_else(Vec::new, |names| rate_limit_headers(&decision, names));
     let refused = decision.refused;
     if let Some(seconds) = refused.as_ref().and_then(|refused| refused.retry_after_s) {
         to_add.push(header("retry-after", seconds));
     }
     let mut metadata = echoes.then(|| echo(request, decision.metadata));
+    if decision.degraded {
+        let fields = &mut metadata.get_or_insert_default().fields;
+        fields.insert(DEGRADED.to_owned(), value(Kind::BoolValue(true)));
+        to_add.extend(headers.degraded.iter().map(|key| HeaderValue {
+            key: key.clone(),
+            value: true.to_string(),
+            ..HeaderValue::default()
+        }));
+    }
     let mut for_upstream = Vec::new();
     if let Some(Lease { id, name, key, headers, .. }) = decision.lease {
         // Whatever else is switched on: it is how Envoy knows what to release.
@@ -108,7 +130,7 @@ const fn write_unit(unit: Unit) -> WireUnit {
 
 /// The headers of what matters most to the client: the first limit that refuses by itself, else the
 /// status with the least left.
-fn rate_limit_headers(decision: &Decision, names: &Headers) -> Vec<HeaderValue> {
+fn rate_limit_headers(decision: &Decision, names: &RateLimitHeaders) -> Vec<HeaderValue> {
     let limited = decision.statuses.iter().filter(|status| status.limit.is_some());
     let shown = match &decision.enforced_over {
         Some(over) => Some(over),

@@ -1,16 +1,19 @@
 //! `POST /json`: the same question and the same answer as over gRPC, in the JSON form of their protos.
 
 use super::JSON;
-use crate::grpc::{
-    Answer, DESCRIPTORS, Service,
-    proto::envoy::service::ratelimit::v3::{
-        RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
+use crate::{
+    clock::Deadline,
+    grpc::{
+        Answer, DESCRIPTORS, Service, deadline,
+        proto::envoy::service::ratelimit::v3::{
+            RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
+        },
     },
 };
 use axum::{
     body::Bytes,
     extract::State,
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use prost::Message as _;
@@ -59,21 +62,28 @@ impl Json {
     }
 }
 
-/// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed; 400 where it cannot
-/// be meant, 503 where the store did not decide.
+/// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed or a rule denies what
+/// the store cannot decide; 400 where it cannot be meant.
 pub(super) async fn should_rate_limit(
     State((service, json)): State<(Service, Json)>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    match answer(&service, &json, &body).await {
+    match answer(&service, &json, &body, deadline::of(&headers)).await {
         Ok(response) => response,
         Err(status) => refuse(&status),
     }
 }
 
-async fn answer(service: &Service, json: &Json, body: &[u8]) -> Result<Response, Status> {
+async fn answer(
+    service: &Service,
+    json: &Json,
+    body: &[u8],
+    deadline: Deadline,
+) -> Result<Response, Status> {
     let request = json.read(body).map_err(Status::invalid_argument)?;
-    let Answer { message: answer, sheds_load, taken } = service.answer(request).await?;
+    let answer = service.answer(request, deadline).await?;
+    let Answer { message: answer, sheds_load, taken } = answer;
     if let Some(taken) = taken {
         taken.keep();
     }

@@ -223,6 +223,16 @@ impl Limit {
         matches!(self, Self::TokenBucket(_))
     }
 
+    /// The share of one of so many replicas, each of which limits for itself; of a limit that is not about
+    /// rates, the whole.
+    #[must_use]
+    pub fn shared_by(self, replicas: u32) -> Self {
+        match self {
+            Self::TokenBucket(limit) => Self::TokenBucket(limit.shared_by(replicas)),
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => self,
+        }
+    }
+
     /// Whether it takes what the workers of its pool report to know what it allows.
     pub const fn is_told(&self) -> bool {
         matches!(self, Self::Fleet(limit) if limit.is_reported())

@@ -12,6 +12,9 @@ pub struct Domain {
     /// What a lease is called where Envoy carries it: the field of the dynamic metadata, and the entry that
     /// releases.
     pub lease_key: String,
+    /// What its limits do when the store cannot decide, where they do not say it themselves; `None` where
+    /// that is for the process to say.
+    pub on_store_failure: Option<OnStoreFailure>,
     /// Its pools, in the order of the files.
     pub pools: Vec<Pool>,
     /// Its top-level descriptors, in the order of the files.
@@ -98,8 +101,8 @@ pub struct Rule {
     pub detailed_metric: bool,
     /// Facts that go to Envoy with an answer whose descriptor is under its limit.
     pub metadata: Map<String, Value>,
-    /// What to answer when the store cannot.
-    pub on_store_failure: OnStoreFailure,
+    /// What to answer when the store cannot; `None` where that is for the domain to say.
+    pub on_store_failure: Option<OnStoreFailure>,
     /// What a refused caller reads, in place of the default text.
     pub message: Option<String>,
 }
@@ -148,6 +151,34 @@ pub enum OnStoreFailure {
     Local,
 }
 
+impl OnStoreFailure {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Allow, Self::Deny, Self::Local];
+
+    /// Its name, as rule files and the command line have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Local => "local",
+        }
+    }
+
+    /// The same as a default: `local` said of all limits means those on rates, and the others allow.
+    #[must_use]
+    pub const fn where_rates(self, is_about_rates: bool) -> Self {
+        match self {
+            Self::Local if !is_about_rates => Self::Allow,
+            policy => policy,
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
 impl Descriptor {
     /// The path by which it is addressed, below that of the descriptor it stands in.
     pub fn path(&self, above: &Path) -> Path {
@@ -161,6 +192,12 @@ impl Descriptor {
 }
 
 impl Rule {
+    /// What it does when the store cannot decide, where `default` is what limits do that say nothing of it.
+    pub fn on_store_failure(&self, default: Option<OnStoreFailure>) -> Option<OnStoreFailure> {
+        let is_about_rates = matches!(self.kind, Kind::Limit(limit) if limit.is_about_rates());
+        self.on_store_failure.or_else(|| default.map(|default| default.where_rates(is_about_rates)))
+    }
+
     /// The path by which it is addressed, and by which its states are kept: that of its descriptor,
     /// and what tells it from its siblings.
     pub(super) fn path(&self, descriptor: &Path) -> Path {

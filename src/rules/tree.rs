@@ -1,7 +1,7 @@
 //! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
 
 use super::{
-    model::{Descriptor, Domain, Kind, Rule},
+    model::{Descriptor, Domain, Kind, OnStoreFailure, Rule},
     pattern::Pattern,
 };
 use crate::{key::Path, lease::Term, request::Entry};
@@ -24,6 +24,7 @@ pub struct Rules {
 #[derive(Debug, Default)]
 struct Root {
     lease_key: Box<str>,
+    on_store_failure: Option<OnStoreFailure>,
     branches: Branches,
 }
 
@@ -67,7 +68,9 @@ impl Rules {
                 let name = domain.name.as_bytes();
                 let above = Above { keys: String::new(), shares: false };
                 let branches = branches(&domain.descriptors, &above);
-                (name.into(), Root { lease_key: domain.lease_key.as_str().into(), branches })
+                let lease_key = domain.lease_key.as_str().into();
+                let on_store_failure = domain.on_store_failure;
+                (name.into(), Root { lease_key, on_store_failure, branches })
             })
             .collect();
         Self { domains, roots }
@@ -101,6 +104,11 @@ impl Rules {
     /// What a lease is called in a domain, see [`Domain::lease_key`].
     pub fn lease_key(&self, domain: &[u8]) -> &str {
         self.roots.get(domain).map_or(LEASE_KEY, |root| &root.lease_key)
+    }
+
+    /// What a domain's limits do when the store cannot decide, see [`Domain::on_store_failure`].
+    pub fn on_store_failure(&self, domain: &[u8]) -> Option<OnStoreFailure> {
+        self.roots.get(domain)?.on_store_failure
     }
 
     /// The descriptor that the last of these entries reaches.

@@ -10,7 +10,7 @@ pub use queue::{Place, Queues};
 pub use redis::{Listening, Redis};
 
 use crate::{
-    clock::Timestamp,
+    clock::{Deadline, Timestamp},
     key::Key,
     lease::{LeaseId, Release, Released, Renewed, Term},
     limiter::State,
@@ -39,6 +39,9 @@ pub enum StoreError {
     /// It did not answer in time. It may have decided all the same.
     #[error("the store did not answer in time")]
     Late,
+    /// Too many requests wait for it already.
+    #[error("too many requests wait for the store")]
+    Busy,
     /// It will not do it; why, in its own words, for the operator.
     #[error("the store refuses to decide")]
     Refused(String),
@@ -58,8 +61,32 @@ pub struct Condition {
     pub cautions: Vec<String>,
     /// Requests that were not decided, since it was made.
     pub failures: Failures,
+    /// How often it was not asked any more for a while, for it gave no answer, since it was made.
+    pub openings: u64,
+    /// What became of charges that came too late, since it was made.
+    pub late_charges: LateCharges,
+    /// How often it was found to have lost states, since it was made.
+    pub losses: Losses,
     /// Live states that it had to forget for want of room, since it was made.
     pub forgotten_live: u64,
+}
+
+/// Charges of requests that the store decided after their caller had been answered. Each only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LateCharges {
+    /// Requests that were given back what they were charged.
+    pub given_back: u64,
+    /// Requests that may have been charged all the same: their answer was lost, or there were too many.
+    pub kept: u64,
+}
+
+/// How often a store was found to have lost states. Each only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// All of them: it was emptied, or another took its place that was empty.
+    pub all: u64,
+    /// What was written last: one took its place that had not heard of it yet.
+    pub last: u64,
 }
 
 /// What went on with leases, since the process began. Each only grows.
@@ -89,6 +116,8 @@ pub struct Failures {
     pub unreachable: u64,
     /// See [`StoreError::Late`].
     pub late: u64,
+    /// See [`StoreError::Busy`].
+    pub busy: u64,
     /// See [`StoreError::Refused`].
     pub refused: u64,
     /// See [`StoreError::Unreadable`].
@@ -119,27 +148,36 @@ impl Store {
             Self::Memory(memory) => {
                 Condition { forgotten_live: memory.forgotten_live(), ..Condition::default() }
             }
-            Self::Redis(redis) => Condition {
-                down: redis.down(),
-                refusing: redis.refusing(),
-                cautions: redis.cautions(),
-                failures: redis.failures(),
-                forgotten_live: 0,
-            },
+            Self::Redis(redis) => redis.condition(),
         }
     }
 
-    /// Decides a request. `now` is the time for a store without a clock of its own.
+    /// How many processes use it, this one included, as far as that is known.
+    pub fn replicas(&self) -> Option<u32> {
+        match self {
+            Self::Memory(_) => Some(1),
+            Self::Redis(redis) => redis.replicas(),
+        }
+    }
+
+    /// Decides a request before the deadline. `now` is the time for a store without a clock of its own. What
+    /// rates are charged after the deadline, or after the caller has left, is given back to them.
     ///
     /// # Errors
     ///
     /// Where the store did not decide.
-    pub async fn decide(&self, now: Timestamp, question: &Question) -> Result<Verdict, StoreError> {
+    pub async fn decide(
+        &self,
+        now: Timestamp,
+        question: &Question,
+        deadline: Deadline,
+    ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(memory) => Ok(memory.decide(now, question)),
-            Self::Redis(redis) => redis.decide(question).await,
+            Self::Redis(redis) => redis.decide(question, deadline).await,
         }
     }
+
     /// Releases what a lease holds.
     ///
     /// # Errors

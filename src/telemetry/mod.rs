@@ -4,8 +4,25 @@ mod watch;
 
 pub use watch::{PoolWatch, Watch};
 
-use std::io::{IsTerminal as _, stderr};
+use std::{
+    io::{IsTerminal as _, stderr},
+    panic,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+/// Has a panic, which is a bug of ours, say in the log where it was, and nothing of what was asked. Of many
+/// ever fewer are told: the first, the second, the fourth.
+pub fn log_panics() {
+    static PANICS: AtomicU64 = AtomicU64::new(0);
+    panic::set_hook(Box::new(|panic| {
+        let number = PANICS.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if number.is_power_of_two() {
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            tracing::error!(number, "this is a bug of tollgate at {place}: please report it");
+        }
+    }));
+}
 
 /// Sends events to stderr, as text. `filter` is a level, or `target=level`, separated by commas.
 ///

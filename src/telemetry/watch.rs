@@ -24,6 +24,8 @@ pub struct Watch {
     changes: Lines,
     failures: Lines,
     forgotten: Lines,
+    losses: Lines,
+    late_charges: Lines,
     leases: Lines,
     told_leases: LeaseCounts,
     bad_reports: Lines,
@@ -47,6 +49,8 @@ impl Default for Watch {
             changes: Lines::of(4),
             failures: Lines::of(1),
             forgotten: Lines::of(1),
+            losses: Lines::of(2),
+            late_charges: Lines::of(1),
             leases: Lines::of(2),
             told_leases: LeaseCounts::default(),
             bad_reports: Lines::of(1),
@@ -67,7 +71,7 @@ impl Watch {
                 lines.push((Level::WARN, format!("the store could be set up better: {caution}")));
             }
         }
-        self.told.cautions = condition.cautions;
+        self.told.cautions.clone_from(&condition.cautions);
 
         if condition.forgotten_live > self.told.forgotten_live && self.forgotten.may_tell(now) {
             let forgotten = condition.forgotten_live - self.told.forgotten_live;
@@ -79,6 +83,7 @@ impl Watch {
             self.told.forgotten_live = condition.forgotten_live;
         }
 
+        self.tell_losses(&condition, now, &mut lines);
         let failed = since(&condition.failures, &self.told.failures);
         if condition.down != self.told.down {
             if !self.changes.may_tell(now) {
@@ -99,6 +104,38 @@ impl Watch {
             self.told.failures = condition.failures;
         }
         lines
+    }
+
+    /// What to tell of states that are gone, and of charges that should be.
+    fn tell_losses(
+        &mut self,
+        condition: &Condition,
+        now: Timestamp,
+        lines: &mut Vec<(Level, String)>,
+    ) {
+        let (losses, told) = (condition.losses, &mut self.told.losses);
+        if losses != *told && self.losses.may_tell(now) {
+            if losses.all > told.all {
+                let what = "the store has lost its states, as when it is emptied or an empty one takes its place: rates start full, and what is in flight counts again as leases are renewed";
+                lines.push((Level::ERROR, what.to_owned()));
+            }
+            if losses.last > told.last {
+                let what = "the store has lost what was written last, as when a replica takes over that had not got it yet: what was used then counts as unused";
+                lines.push((Level::WARN, what.to_owned()));
+            }
+            *told = losses;
+        }
+        let (charges, told) = (condition.late_charges, &mut self.told.late_charges);
+        if charges != *told && self.late_charges.may_tell(now) {
+            let (given_back, kept) =
+                (charges.given_back - told.given_back, charges.kept - told.kept);
+            let line = format!(
+                "{} requests may have been decided by the store after they had been answered: {given_back} were given back what they were charged, of {kept} nobody knows",
+                given_back + kept
+            );
+            lines.push((if kept > 0 { Level::WARN } else { Level::INFO }, line));
+            *told = charges;
+        }
     }
 
     /// What to tell of leases.
@@ -183,6 +220,7 @@ fn since(failures: &Failures, known: &Failures) -> Failures {
     Failures {
         unreachable: failures.unreachable - known.unreachable,
         late: failures.late - known.late,
+        busy: failures.busy - known.busy,
         refused: failures.refused - known.refused,
         unreadable: failures.unreadable - known.unreadable,
         last_refusal: failures.last_refusal.clone(),
@@ -190,7 +228,7 @@ fn since(failures: &Failures, known: &Failures) -> Failures {
 }
 
 const fn total(failures: &Failures) -> u64 {
-    failures.unreachable + failures.late + failures.refused + failures.unreadable
+    failures.unreachable + failures.late + failures.busy + failures.refused + failures.unreadable
 }
 
 /// How many requests were not decided, by reason; nothing where there were none.
@@ -203,6 +241,7 @@ fn in_words(failures: &Failures, separator: &str) -> String {
     };
     add(failures.unreachable, "for want of a connection");
     add(failures.late, "for want of an answer in time");
+    add(failures.busy, "because too many waited already");
     let refusal = failures.last_refusal.as_deref().unwrap_or_default();
     add(failures.refused, &format!("because it refused ({refusal})"));
     add(failures.unreadable, "because a key held what is no state of a limit, and was deleted");

@@ -2,6 +2,7 @@
 
 use super::{leaving, read_acquire, until_closed, write_acquired, write_renewed};
 use crate::{
+    clock::Deadline,
     decider::{Acquire, Decider, Renewal, Taken},
     decision::Lease,
     grpc::{
@@ -44,7 +45,7 @@ pub(super) async fn hold(
         () = until_closed(&mut stopped) => return tell(&events, Err(leaving())).await,
     };
     let acquired = tokio::select! {
-        acquired = decider.acquire(&acquire) => acquired,
+        acquired = decider.acquire(&acquire, Deadline::default()) => acquired,
         () = ended(&mut requests, &events) => return,
         () = until_closed(&mut stopped) => return tell(&events, Err(leaving())).await,
     };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    clock::{Clock, ManualClock},
+    clock::{Clock, Deadline, ManualClock},
     config::{self, Options, Source},
     decider::{Acquire, Decider, Modes},
     request::{Descriptor, Entry, Request},
@@ -32,7 +32,7 @@ async fn take(decider: &Arc<Decider>) -> Option<Taken> {
     let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
     let request = Request { domain: "test".into(), descriptors, hits_addend: 0 };
     let acquire = Acquire { request, id: None, term: None, wait: Duration::ZERO };
-    decider.acquire(&acquire).await.unwrap().1
+    decider.acquire(&acquire, Deadline::default()).await.unwrap().1
 }
 
 /// A message and trailers, as gRPC has them.

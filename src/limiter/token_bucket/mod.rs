@@ -93,6 +93,16 @@ impl Limit {
         Self { overdraw: true, ..self }
     }
 
+    /// The share of one of so many replicas, each of which limits for itself. Their rates add up to this
+    /// one's exactly; their bursts, of which each is rounded up, to fewer than `replicas` more.
+    #[must_use]
+    pub fn shared_by(self, replicas: u32) -> Self {
+        let replicas = replicas.max(1);
+        let period_us = self.rate.period_us.saturating_mul(u64::from(replicas));
+        let rate = Rate { period_us, ..self.rate };
+        Self { overdraw: self.overdraw, ..Self::new(rate, self.burst.div_ceil(replicas)) }
+    }
+
     /// How fast it refills.
     pub const fn rate(&self) -> Rate {
         self.rate

@@ -26,7 +26,12 @@ pub fn domains_json(domains: &[Domain]) -> Value {
     };
     let domain = |domain: &Domain| {
         let pools: Vec<_> = domain.pools.iter().map(pool).collect();
-        json!({ "domain": domain.name, "lease_key": domain.lease_key, "pools": pools })
+        json!({
+            "domain": domain.name,
+            "lease_key": domain.lease_key,
+            "on_store_failure": domain.on_store_failure.map(OnStoreFailure::name),
+            "pools": pools,
+        })
     };
     domains.iter().map(domain).collect()
 }
@@ -39,12 +44,12 @@ fn utilization_json(utilization: &Utilization) -> Value {
 pub fn json(domains: &[Domain]) -> Value {
     let mut rules = Vec::new();
     for domain in domains {
-        collect(&mut rules, &domain.name, &domain.descriptors, &Above::of_domain(domain));
+        collect(&mut rules, domain, &domain.descriptors, &Above::of_domain(domain));
     }
     rules.into()
 }
 
-fn collect(rules: &mut Vec<Value>, domain: &str, descriptors: &[Descriptor], above: &Above<'_>) {
+fn collect(rules: &mut Vec<Value>, domain: &Domain, descriptors: &[Descriptor], above: &Above<'_>) {
     for descriptor in descriptors {
         let here = above.below(descriptor);
         for rule in &descriptor.limits {
@@ -54,7 +59,7 @@ fn collect(rules: &mut Vec<Value>, domain: &str, descriptors: &[Descriptor], abo
     }
 }
 
-fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, here: &Above<'_>) -> Value {
+fn describe(domain: &Domain, descriptor: &Descriptor, rule: &Rule, here: &Above<'_>) -> Value {
     let limit = match (rule.kind, &rule.shedding) {
         (Kind::Unlimited, _) => json!({ "unlimited": true }),
         (Kind::Limit(Limit::Utilization(limit)), Some(Shedding { classes, class, callers })) => {
@@ -72,7 +77,7 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, here: &Above<'_>
     };
     json!({
         "rule": rule.path(&here.path).as_str(),
-        "domain": domain,
+        "domain": domain.name,
         "name": rule.name,
         "limit": limit,
         "pool": rule.pool,
@@ -85,11 +90,7 @@ fn describe(domain: &str, descriptor: &Descriptor, rule: &Rule, here: &Above<'_>
         "value_to_metric": descriptor.value_to_metric,
         "detailed_metric": rule.detailed_metric,
         "metadata": rule.metadata,
-        "on_store_failure": match rule.on_store_failure {
-            OnStoreFailure::Allow => "allow",
-            OnStoreFailure::Deny => "deny",
-            OnStoreFailure::Local => "local",
-        },
+        "on_store_failure": rule.on_store_failure(domain.on_store_failure).map(OnStoreFailure::name),
         "message": rule.message,
     })
 }

@@ -1,6 +1,7 @@
 //! What is known of a Redis beside its connections: why there are none, and what has gone wrong.
 
-use crate::store::{Failures, StoreError};
+use super::heartbeat::Loss;
+use crate::store::{Failures, LateCharges, Losses, StoreError};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -16,6 +17,13 @@ pub(super) struct Condition {
     late: AtomicU64,
     refused: AtomicU64,
     unreadable: AtomicU64,
+    busy: AtomicU64,
+    given_back: AtomicU64,
+    kept: AtomicU64,
+    lost_all: AtomicU64,
+    lost_last: AtomicU64,
+    /// How many processes use it; 0 where that is not known.
+    replicas: AtomicU32,
     /// For how many ticks more a refusal is news.
     refusing: AtomicU32,
 }
@@ -63,6 +71,7 @@ impl Condition {
             StoreError::Unreachable | StoreError::Lost => &self.unreachable,
             StoreError::Late => &self.late,
             StoreError::Unreadable => &self.unreadable,
+            StoreError::Busy => &self.busy,
             StoreError::Refused(reason) => {
                 self.words().refusal = Some(reason.clone());
                 self.refusing.store(NEWS, Ordering::Relaxed);
@@ -91,8 +100,50 @@ impl Condition {
             late: self.late.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             unreadable: self.unreadable.load(Ordering::Relaxed),
+            busy: self.busy.load(Ordering::Relaxed),
             last_refusal: self.words().refusal.clone(),
         }
+    }
+
+    /// Counts a charge that came too late: whether it was given back.
+    pub(super) fn count_late_charge(&self, is_given_back: bool) {
+        let counter = if is_given_back { &self.given_back } else { &self.kept };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What became of charges that came too late.
+    pub(super) fn late_charges(&self) -> LateCharges {
+        LateCharges {
+            given_back: self.given_back.load(Ordering::Relaxed),
+            kept: self.kept.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a loss of states.
+    pub(super) fn count_loss(&self, loss: Loss) {
+        let counter = match loss {
+            Loss::All => &self.lost_all,
+            Loss::Last => &self.lost_last,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often states were lost.
+    pub(super) fn losses(&self) -> Losses {
+        Losses {
+            all: self.lost_all.load(Ordering::Relaxed),
+            last: self.lost_last.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes note of how many processes use it.
+    pub(super) fn set_replicas(&self, replicas: u32) {
+        self.replicas.store(replicas, Ordering::Relaxed);
+    }
+
+    /// How many processes use it, where that is known.
+    pub(super) fn replicas(&self) -> Option<u32> {
+        Some(self.replicas.load(Ordering::Relaxed)).filter(|replicas| *replicas > 0)
     }
 
     fn words(&self) -> MutexGuard<'_, Words> {

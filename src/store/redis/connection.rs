@@ -53,6 +53,35 @@ impl Connection {
     fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
     }
+
+    /// Calls the script about a state that is nobody's, with nothing to check. So whoever may not call it is
+    /// told when connecting.
+    pub(super) async fn try_script(&mut self) -> Result<(), RedisError> {
+        let question = Question { keys: vec![nobodys()], ..Question::default() };
+        let call = Call::request(&question);
+        if let Some(sha) = self.shas.get(Script::Request.place()) {
+            call.by_name(sha).query_async::<Value>(&mut self.redis).await?;
+        }
+        Ok(())
+    }
+
+    /// Does what the scripts will do with states. Whoever may do only half of it would leave half a request.
+    async fn try_commands(&mut self) -> Result<(), RedisError> {
+        let nobodys = nobodys();
+        let nobodys = nobodys.as_str();
+        let mut pipe = redis::pipe();
+        pipe.cmd("GET").arg(nobodys).cmd("SET").arg(nobodys).arg("").arg("PX").arg(1);
+        match pipe.cmd("UNLINK").arg(nobodys).exec_async(&mut self.redis).await {
+            Err(error) if fault::code(&error) == Some("NOPERM") => Err(error),
+            // Whatever else it has to say, it will say to whoever asks.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The key of a state of nobody's, for no domain has no name.
+fn nobodys() -> Key {
+    Key::new("", &Path::of_domain(b""))
 }
 
 /// Makes connections that are fit to decide.
@@ -93,8 +122,10 @@ impl Manager {
         self.condition.set_cautions(cautions);
         let shas =
             load(&mut redis, &self.scripts).await.map_err(|error| fault::in_words(&error))?;
-        try_script(&mut redis, &shas).await.map_err(|error| fault::in_words(&error))?;
-        Ok(Connection { redis, shas: shas.into(), is_broken })
+        let mut connection = Connection { redis, shas: shas.into(), is_broken };
+        connection.try_script().await.map_err(|error| fault::in_words(&error))?;
+        connection.try_commands().await.map_err(|error| fault::in_words(&error))?;
+        Ok(connection)
     }
 }
 
@@ -118,26 +149,6 @@ async fn load(
         pipe.cmd("SCRIPT").arg("LOAD").arg(script);
     }
     pipe.query_async(redis).await
-}
-
-/// Calls the script about a state that is nobody's, for no domain has no name, and with nothing to check.
-/// So whoever may not call it is told when connecting.
-async fn try_script(redis: &mut MultiplexedConnection, shas: &[String]) -> Result<(), RedisError> {
-    let nobodys = Key::new("", &Path::of_domain(b""));
-    let question = Question { keys: vec![nobodys.clone()], ..Question::default() };
-    let call = Call::request(&question);
-    if let Some(sha) = shas.get(Script::Request.place()) {
-        call.by_name(sha).query_async::<Value>(redis).await?;
-    }
-    // What the scripts will do with states. Whoever may do only half of it would leave half a request.
-    let nobodys = nobodys.as_str();
-    let mut pipe = redis::pipe();
-    pipe.cmd("GET").arg(nobodys).cmd("SET").arg(nobodys).arg("").arg("PX").arg(1);
-    match pipe.cmd("UNLINK").arg(nobodys).exec_async(redis).await {
-        Err(error) if fault::code(&error) == Some("NOPERM") => Err(error),
-        // Whatever else it has to say, it will say to whoever asks.
-        _ => Ok(()),
-    }
 }
 
 impl ManageConnection for Manager {

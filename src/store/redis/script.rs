@@ -7,7 +7,7 @@ use crate::{
     verdict::{Answer, Outcome, Question},
     worker::{self, Report, Reported},
 };
-use redis::{Cmd, Value};
+use redis::{Arg, Cmd, Value};
 
 /// The clock that is served: Redis's own.
 pub const CLOCK: &str = include_str!("../../../lua/clock.lua");
@@ -24,6 +24,7 @@ const REQUEST: &str = include_str!("../../../lua/request.lua");
 const RELEASE: &str = include_str!("../../../lua/release.lua");
 const RENEW: &str = include_str!("../../../lua/renew.lua");
 const REPORT: &str = include_str!("../../../lua/report.lua");
+const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
@@ -39,11 +40,14 @@ pub enum Script {
     Renew,
     /// Takes in what a worker says.
     Report,
+    /// Says that a process is there, and hears how many are.
+    Heartbeat,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 4] = [Self::Request, Self::Release, Self::Renew, Self::Report];
+    pub const ALL: [Self; 5] =
+        [Self::Request, Self::Release, Self::Renew, Self::Report, Self::Heartbeat];
 
     /// Where it stands in the list.
     pub const fn place(self) -> usize {
@@ -52,6 +56,7 @@ impl Script {
             Self::Release => 1,
             Self::Renew => 2,
             Self::Report => 3,
+            Self::Heartbeat => 4,
         }
     }
 
@@ -65,6 +70,7 @@ impl Script {
             Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
             Self::Report => [clock, KEY, TERM, WORKERS, WORKER, REPORT].join("\n"),
+            Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
         }
     }
 }
@@ -128,19 +134,18 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// To say that this process is there. `key` is where processes are counted.
+    pub fn heartbeat(key: &'a Key, beat: &Beat) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "all are below 2^53")]
+        let numbers = [beat.id, beat.epoch, beat.ttl_us].map(|number| number as f64);
+        let arguments = vec![numbers.into_iter().flat_map(f64::to_le_bytes).collect()];
+        Self { script: Script::Heartbeat, keys: vec![key], arguments }
+    }
+
     /// The command for a Redis that knows the script by this name.
     pub fn by_name(&self, sha: &str) -> Cmd {
-        self.command("EVALSHA", sha)
-    }
-
-    /// The command for one that has forgotten it: the script is in it.
-    pub fn by_text(&self, text: &str) -> Cmd {
-        self.command("EVAL", text)
-    }
-
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.keys.len());
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(sha).arg(self.keys.len());
         for key in &self.keys {
             command.arg(key.as_str());
         }
@@ -149,6 +154,18 @@ impl<'a> Call<'a> {
         }
         command
     }
+}
+
+/// The same command for a Redis that has forgotten the script: its text is in it.
+pub fn by_text(by_name: &Cmd, text: &str) -> Cmd {
+    let mut command = redis::cmd("EVAL");
+    command.arg(text);
+    for argument in by_name.args_iter().skip(2) {
+        if let Arg::Simple(bytes) = argument {
+            command.arg(bytes);
+        }
+    }
+    command
 }
 
 /// What the script is told of checks: a row of numbers for each.
@@ -188,6 +205,30 @@ fn lease(taking: &Taking) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
     bytes.extend(taking.fingerprint.iter().flat_map(|fingerprint| fingerprint.0));
     bytes
+}
+
+/// What a process says of itself. All are whole numbers below 2^53.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    /// Its number.
+    pub id: u64,
+    /// What to call the epoch, if one begins.
+    pub epoch: u64,
+    /// How long it counts unless it is heard of again, in microseconds.
+    pub ttl_us: u64,
+}
+
+/// What it hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// What the epoch is called. Another one: all states were lost meanwhile.
+    pub epoch: u64,
+    /// How many processes are there, this one included.
+    pub replicas: u32,
+    /// Until when this one counted, by Redis's clock in microseconds; 0 where nobody knew of it.
+    pub known: u64,
+    /// Until when it counts now.
+    pub deadline: u64,
 }
 
 /// What a script says.
@@ -255,6 +296,19 @@ pub fn read_reported(reply: &Value) -> Option<Reply<Reported>> {
             },
             amount_parts,
             workers: workers.try_into().ok()?,
+        })
+    })
+}
+
+/// Reads the reply to a heartbeat.
+pub fn read_heard(reply: &Value) -> Option<Reply<Heard>> {
+    read(reply, |numbers| {
+        let &[epoch, replicas, known, deadline] = numbers else { return None };
+        Some(Heard {
+            epoch: epoch.try_into().ok()?,
+            replicas: replicas.try_into().ok()?,
+            known: known.try_into().ok()?,
+            deadline: deadline.try_into().ok()?,
         })
     })
 }

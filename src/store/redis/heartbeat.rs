@@ -1,0 +1,117 @@
+//! Who else is there, and whether the states still are.
+//!
+//! Each process says every second that it is there, and hears how many are: what a limit is divided by where
+//! each must limit for itself. With it stands the name of an epoch, which was drawn when there was none. So
+//! when all is gone (FLUSHALL, a failover to an empty Redis), the next epoch has another name; and when only
+//! the last writes are, because a replica took over that had not got them yet, this process finds an older
+//! deadline of its own than the one that it was told of.
+
+use super::{
+    Way,
+    script::{self, Beat, Call, Heard},
+};
+use crate::{
+    clock::Deadline,
+    key::{Key, Path},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::{self, MissedTickBehavior};
+
+/// How often a process says that it is there.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long it counts when it says nothing more.
+const TTL: Duration = Duration::from_secs(5);
+
+/// What the key has in the place of a limiter.
+const REPLICAS: &str = "replicas";
+
+/// States that are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// All of them.
+    All,
+    /// What was written last.
+    Last,
+}
+
+/// What was heard last.
+#[derive(Debug, Default)]
+struct Memory(Option<Heard>);
+
+impl Memory {
+    /// What is gone since then.
+    fn hear(&mut self, heard: Heard) -> Option<Loss> {
+        let before = self.0.replace(heard)?;
+        if heard.epoch != before.epoch {
+            return Some(Loss::All);
+        }
+        // Whoever was silent for long is forgotten, and nothing lost.
+        let is_older = heard.known > 0 && heard.known < before.deadline;
+        is_older.then_some(Loss::Last)
+    }
+}
+
+/// Beats for as long as it is polled.
+pub(super) async fn beat(way: Arc<Way>) {
+    // No domain has no name, so it is nobody's.
+    let key = Key::new(REPLICAS, &Path::of_domain(b""));
+    let mut memory = Memory::default();
+    let mut ticks = time::interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Without random numbers there is no telling processes apart.
+    let Ok(id) = draw() else { return };
+    loop {
+        ticks.tick().await;
+        let Ok(epoch) = draw() else { continue };
+        let ttl_us = TTL.as_micros() as u64;
+        let beat = Beat { id, epoch, ttl_us };
+        let call = Call::heartbeat(&key, &beat);
+        // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
+        if let Ok(heard) = way.ask_quietly(&call, script::read_heard, Deadline::default()).await {
+            way.condition.set_replicas(heard.replicas);
+            if let Some(loss) = memory.hear(heard) {
+                way.condition.count_loss(loss);
+            }
+        }
+    }
+}
+
+/// A number below 2^53.
+fn draw() -> Result<u64, getrandom::Error> {
+    getrandom::u64().map(|number| number >> 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Heard = Heard { epoch: 7, replicas: 1, known: 0, deadline: 5_000_000 };
+
+    #[test]
+    fn a_new_epoch_is_a_loss_of_all_but_not_the_first_one() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.hear(FIRST), None);
+        let next = Heard { known: FIRST.deadline, deadline: 6_000_000, ..FIRST };
+        assert_eq!(memory.hear(next), None);
+        let other = Heard { epoch: 8, known: 0, ..next };
+        assert_eq!(memory.hear(other), Some(Loss::All));
+        assert_eq!(memory.hear(Heard { known: other.deadline, ..other }), None, "told once");
+    }
+
+    #[test]
+    fn an_older_deadline_of_its_own_is_a_loss_of_what_was_written_last() {
+        let mut memory = Memory::default();
+        memory.hear(Heard { deadline: 9_000_000, ..FIRST });
+        let older = Heard { known: 8_000_000, deadline: 10_000_000, ..FIRST };
+        assert_eq!(memory.hear(older), Some(Loss::Last));
+    }
+
+    #[test]
+    fn a_beat_whose_answer_was_lost_and_a_long_silence_are_no_loss() {
+        let mut memory = Memory::default();
+        memory.hear(FIRST);
+        assert_eq!(memory.hear(Heard { known: 6_000_000, deadline: 7_000_000, ..FIRST }), None);
+        assert_eq!(memory.hear(Heard { known: 0, deadline: 90_000_000, ..FIRST }), None);
+    }
+}
