@@ -28,6 +28,7 @@ use crate::{
     store::{LeaseCounts, Store, StoreError, WorkerCounts},
     verdict::{Question, Verdict},
 };
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use pending::Pending;
 use std::sync::{
@@ -49,7 +50,8 @@ pub struct Modes {
 /// Decides requests.
 #[derive(Debug)]
 pub struct Decider {
-    rules: Rules,
+    /// Replaced as a whole: whoever decides takes a copy of the pointer first, and stays with that.
+    rules: ArcSwap<Rules>,
     store: Store,
     clock: Clock,
     modes: Modes,
@@ -64,9 +66,10 @@ impl Decider {
     /// A decider over these rules, with states kept in this store.
     pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
         let pending = Pending::default();
+        pending.expect_leases_of(&rules);
         let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
         Arc::new(Self {
-            rules,
+            rules: ArcSwap::from_pointee(rules),
             store,
             clock,
             modes,
@@ -78,9 +81,23 @@ impl Decider {
         })
     }
 
-    /// The rules in force.
-    pub const fn rules(&self) -> &Rules {
-        &self.rules
+    /// The rules in force. Whoever needs them twice for one thing asks once: they may be replaced at any
+    /// time.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// Puts other rules in force, for all that comes from now on. What was used stays used, wherever the new
+    /// rules have a limit in the same place.
+    ///
+    /// What is returned was in force until now. Whoever has begun goes on with it, and the last to drop it
+    /// frees all of it, which takes a while where there are many rules: keep it until nobody else does.
+    pub fn replace_rules(&self, rules: Rules) -> Arc<Rules> {
+        self.pending.expect_leases_of(&rules);
+        let replaced = self.rules.swap(Arc::new(rules));
+        // There may be room now for those who wait.
+        self.store.queues().announce_all();
+        replaced
     }
 
     /// How it decides, beside what the rules say.
@@ -120,7 +137,8 @@ impl Decider {
         self: &Arc<Self>,
         request: &Request,
     ) -> Result<(Decision, Option<Taken>), StoreError> {
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        let rules = self.rules();
+        let mut resolution = rules.resolve(request, self.modes.quota);
         self.release_all(&resolution.releases).await;
         draw_for(&mut resolution.question)?;
         let ignored = resolution.question.refunds_of_slots();
@@ -136,7 +154,7 @@ impl Decider {
         let (verdict, taken) = asked?;
         let mut decision = self.fold(&resolution, &verdict);
         if let (Some((id, name)), Leased::For { left_us }) = (named, verdict.leased) {
-            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
+            decision.lease = Some(lease(&rules, request, &resolution, id, name, left_us));
         }
         Ok((decision, taken))
     }
@@ -212,25 +230,26 @@ impl Decider {
         }
         decision
     }
+}
 
-    fn lease(
-        &self,
-        request: &Request,
-        resolution: &Resolution<'_>,
-        id: LeaseId,
-        name: Bytes,
-        left_us: u64,
-    ) -> Lease {
-        let key = self.rules.lease_key(&request.domain).to_owned();
-        let mut headers: Vec<String> = Vec::new();
-        let rules = resolution.rules.iter().flatten();
-        for header in rules.filter_map(|placed| placed.rule.lease_header.as_ref()) {
-            if !headers.contains(header) {
-                headers.push(header.clone());
-            }
+/// A lease for the answer, as these rules, by which the request was resolved, want it told.
+fn lease(
+    rules: &Rules,
+    request: &Request,
+    resolution: &Resolution<'_>,
+    id: LeaseId,
+    name: Bytes,
+    left_us: u64,
+) -> Lease {
+    let key = rules.lease_key(&request.domain).to_owned();
+    let mut headers: Vec<String> = Vec::new();
+    let rules = resolution.rules.iter().flatten();
+    for header in rules.filter_map(|placed| placed.rule.lease_header.as_ref()) {
+        if !headers.contains(header) {
+            headers.push(header.clone());
         }
-        Lease { id, name, key, left_us, headers }
     }
+    Lease { id, name, key, left_us, headers }
 }
 
 fn draw() -> Result<(LeaseId, Attempt), StoreError> {

@@ -1,18 +1,18 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
-use super::{Decider, Taken, draw, draw_for};
+use super::{Decider, Taken, draw, draw_for, lease};
 use crate::{
     decision::{Code, Decision},
     key::Key,
     lease::{Attempt, By, Fingerprint, LeaseId, Leased, Release, Released, Renewed, Term},
     request::Request,
-    rules::Resolution,
-    store::{Place, StoreError},
+    rules::{Resolution, Rules},
+    store::{Listening, Place, StoreError},
     verdict::Verdict,
 };
 use bytes::Bytes;
-use std::{sync::Arc, time::Duration};
-use tokio::time;
+use std::{pin::Pin, sync::Arc, time::Duration};
+use tokio::time::{self, Sleep};
 
 /// How often whoever is first in line looks by himself: an announcement may be lost with its connection.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -75,6 +75,15 @@ pub enum Renewal {
     Lost,
 }
 
+/// Somebody who waits for slots. It keeps its place when the rules are replaced.
+struct Waiting<'w, 's> {
+    over: Pin<&'w mut Sleep>,
+    is_over: bool,
+    place: Option<Place<'s>>,
+    /// While it is there, releases by others are heard of.
+    listening: Option<Listening>,
+}
+
 impl Decider {
     /// Decides a request, and holds what it takes under a lease, which is part of the decision. Where slots
     /// alone refuse it, it may wait for them. As with [`Decider::decide`], what it took is given back unless
@@ -87,26 +96,66 @@ impl Decider {
         self: &Arc<Self>,
         acquire: &Acquire,
     ) -> Result<(Decision, Option<Taken>), NotAcquired> {
-        let request = &acquire.request;
-        if !self.rules.has_domain(&request.domain) {
-            let domain = String::from_utf8_lossy(&request.domain).into_owned();
-            return Err(NotAcquired::UnknownDomain(domain));
-        }
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
-        self.release_all(&resolution.releases).await;
-        self.report_all(&resolution.reports, resolution.bad_reports).await;
-        draw_for(&mut resolution.question)?;
-        let (drawn, attempt) = draw()?;
         let (id, by) = match &acquire.id {
             Some(id) => (id.clone(), By::Caller),
-            None => (drawn, By::Server),
+            None => (draw()?.0, By::Server),
         };
-        if acquire.id.is_some() {
-            self.forget_releases(&id);
+        let over = time::sleep(acquire.wait.min(LONGEST_WAIT));
+        tokio::pin!(over);
+        let mut waiting = Waiting { over, is_over: false, place: None, listening: None };
+        let mut is_begun = false;
+        loop {
+            let rules = self.rules();
+            let resolution = self.resolve_known(&rules, &acquire.request)?;
+            if !is_begun {
+                self.release_all(&resolution.releases).await;
+                self.report_all(&resolution.reports, resolution.bad_reports).await;
+                if by == By::Caller {
+                    self.forget_releases(&id);
+                }
+                is_begun = true;
+            }
+            let acquired = self.acquire_by(&rules, resolution, acquire, (&id, by), &mut waiting);
+            if let Some(acquired) = acquired.await? {
+                return Ok(acquired);
+            }
         }
+    }
+
+    /// What a request meets in a domain that there are rules for.
+    fn resolve_known<'r>(
+        &self,
+        rules: &'r Rules,
+        request: &Request,
+    ) -> Result<Resolution<'r>, NotAcquired> {
+        if rules.has_domain(&request.domain) {
+            return Ok(rules.resolve(request, self.modes.quota));
+        }
+        let domain = String::from_utf8_lossy(&request.domain).into_owned();
+        Err(NotAcquired::UnknownDomain(domain))
+    }
+
+    /// Acquires by these rules; `None` where others have come into force before it could.
+    async fn acquire_by<'s>(
+        self: &'s Arc<Self>,
+        rules: &Arc<Rules>,
+        mut resolution: Resolution<'_>,
+        acquire: &Acquire,
+        (id, by): (&LeaseId, By),
+        waiting: &mut Waiting<'_, 's>,
+    ) -> Result<Option<(Decision, Option<Taken>)>, NotAcquired> {
+        let request = &acquire.request;
+        draw_for(&mut resolution.question)?;
+        let (_, attempt) = draw()?;
         let fingerprint = Some(Fingerprint::of(request));
-        resolution.question.take_under(&id, (by, attempt), acquire.term, fingerprint);
-        let (verdict, taken) = self.ask_and_wait(&mut resolution, &id, acquire.wait).await?;
+        resolution.question.take_under(id, (by, attempt), acquire.term, fingerprint);
+        // What is settled regardless would be settled each time.
+        let asked = if acquire.wait.is_zero() || resolution.question.settles_regardless() {
+            Some(self.ask(&resolution, Some(id)).await?)
+        } else {
+            self.ask_and_wait(rules, &mut resolution, id, waiting).await?
+        };
+        let Some((verdict, taken)) = asked else { return Ok(None) };
 
         let mut decision = self.fold(&resolution, &verdict);
         let left_us = match verdict.leased {
@@ -120,51 +169,48 @@ impl Decider {
         };
         if let Some(left_us) = left_us {
             let name = Bytes::copy_from_slice(id.as_str().as_bytes());
-            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
+            decision.lease = Some(lease(rules, request, &resolution, id.clone(), name, left_us));
         }
-        Ok((decision, taken))
+        Ok(Some((decision, taken)))
     }
 
     /// Asks the store, and where slots alone refuse, again whenever some may have come free, until the wait
-    /// is over. Nothing is held meanwhile.
-    async fn ask_and_wait(
-        self: &Arc<Self>,
+    /// is over. Nothing is held meanwhile. `None` where other rules have come into force: whoever waits for
+    /// long is not to be admitted by limits that nobody has any more.
+    async fn ask_and_wait<'s>(
+        self: &'s Arc<Self>,
+        rules: &Arc<Rules>,
         resolution: &mut Resolution<'_>,
         id: &LeaseId,
-        wait: Duration,
-    ) -> Result<(Verdict, Option<Taken>), StoreError> {
-        // What is settled regardless would be settled each time.
-        if wait.is_zero() || resolution.question.settles_regardless() {
-            return self.ask(resolution, Some(id)).await;
-        }
-        let over = time::sleep(wait.min(LONGEST_WAIT));
-        tokio::pin!(over);
-        let mut is_over = false;
+        waiting: &mut Waiting<'_, 's>,
+    ) -> Result<Option<(Verdict, Option<Taken>)>, StoreError> {
+        let Waiting { over, is_over, place, listening } = waiting;
         let question = &resolution.question;
         let takes_slots = question.checks.iter().filter(|it| it.limit.slots(it.cost).is_some());
         let wanted: Vec<Key> =
             takes_slots.filter_map(|check| question.keys.get(check.slot)).cloned().collect();
         let queues = self.store.queues();
-        let mut place: Option<Place<'_>> = None;
-        let mut _listening = None;
         // Whoever came before is served before.
-        let ahead = queues.waited_for(&wanted);
+        let ahead = if place.is_none() { queues.waited_for(&wanted) } else { Vec::new() };
         if !ahead.is_empty() {
-            place = queues.join();
-            if let Some(place) = &mut place {
+            *place = queues.join();
+            if let Some(place) = place {
                 place.stand(ahead);
                 tokio::select! {
-                    listening = self.store.listen(place.keys()) => _listening = listening,
-                    () = &mut over => is_over = true,
+                    heard = self.store.listen(place.keys()) => *listening = heard,
+                    () = over.as_mut() => *is_over = true,
                 }
             }
         }
         loop {
+            if !Arc::ptr_eq(rules, &self.rules()) {
+                return Ok(None);
+            }
             let mut look_in = LONGEST_WAIT;
-            if is_over || place.as_mut().is_none_or(Place::is_first) {
+            if *is_over || place.as_mut().is_none_or(Place::is_first) {
                 let (verdict, taken) = match self.ask(resolution, Some(id)).await {
                     Ok(asked) => asked,
-                    Err(error) if is_over => return Err(error),
+                    Err(error) if *is_over => return Err(error),
                     Err(_) => {
                         // Whoever has time to wait has time for the store. What may have been taken is
                         // given back, so the next time is another attempt.
@@ -172,19 +218,19 @@ impl Decider {
                             taking.attempt = draw()?.1;
                         }
                         tokio::select! {
-                            () = &mut over => is_over = true,
+                            () = over.as_mut() => *is_over = true,
                             () = time::sleep(ASK_AGAIN) => {}
                         }
                         continue;
                     }
                 };
                 let question = &resolution.question;
-                let waits_for = verdict.waits_for(&question.checks).filter(|_| !is_over);
-                let Some((slots, wait_us)) = waits_for else { return Ok((verdict, taken)) };
+                let waits_for = verdict.waits_for(&question.checks).filter(|_| !*is_over);
+                let Some((slots, wait_us)) = waits_for else { return Ok(Some((verdict, taken))) };
                 if place.is_none() {
-                    place = queues.join();
+                    *place = queues.join();
                 }
-                let Some(place) = &mut place else { return Ok((verdict, taken)) };
+                let Some(place) = place else { return Ok(Some((verdict, taken))) };
                 let keys = slots.into_iter().filter_map(|slot| question.keys.get(slot).cloned());
                 let mut keys: Vec<Key> = keys.collect();
                 keys.sort();
@@ -193,17 +239,17 @@ impl Decider {
                 place.stand(keys);
                 if is_new {
                     tokio::select! {
-                        listening = self.store.listen(place.keys()) => _listening = listening,
-                        () = &mut over => is_over = true,
+                        heard = self.store.listen(place.keys()) => *listening = heard,
+                        () = over.as_mut() => *is_over = true,
                     }
                     // What came free before anybody listened.
                     continue;
                 }
                 look_in = LOOK_AGAIN.min(Duration::from_micros(wait_us));
             }
-            if let Some(place) = &place {
+            if let Some(place) = place {
                 tokio::select! {
-                    () = &mut over => is_over = true,
+                    () = over.as_mut() => *is_over = true,
                     () = place.rung() => {}
                     () = time::sleep(look_in) => {}
                 }
@@ -260,7 +306,8 @@ impl Decider {
         request: &Request,
         attempt: Attempt,
     ) -> Result<Renewal, StoreError> {
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        let rules = self.rules();
+        let mut resolution = rules.resolve(request, self.modes.quota);
         let question = &mut resolution.question;
         question.checks.retain(|check| check.limit.slots(check.cost).is_some());
         question.take_under(id, (By::Caller, attempt), term, Some(Fingerprint::of(request)));
