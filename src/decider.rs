@@ -32,6 +32,7 @@ use crate::{
     store::{LeaseCounts, Memory, Store, StoreError, WorkerCounts},
     verdict::{Question, Verdict},
 };
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use failure::Degraded;
 use futures_util::FutureExt as _;
@@ -76,7 +77,8 @@ struct Asked {
 /// Decides requests.
 #[derive(Debug)]
 pub struct Decider {
-    rules: Rules,
+    /// Replaced as a whole: whoever decides takes a copy of the pointer first, and stays with that.
+    rules: ArcSwap<Rules>,
     store: Store,
     clock: Clock,
     modes: Modes,
@@ -97,9 +99,10 @@ impl Decider {
     pub fn new(rules: Rules, store: Store, clock: Clock, modes: Modes) -> Arc<Self> {
         let (pending, degraded) = (Pending::default(), Degraded::default());
         let local = Memory::new(MOST_LOCAL_KEYS);
+        pending.expect_leases_of(&rules);
         let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
         Arc::new(Self {
-            rules,
+            rules: ArcSwap::from_pointee(rules),
             store,
             clock,
             modes,
@@ -115,9 +118,23 @@ impl Decider {
         })
     }
 
-    /// The rules in force.
-    pub const fn rules(&self) -> &Rules {
-        &self.rules
+    /// The rules in force. Whoever needs them twice for one thing asks once: they may be replaced at any
+    /// time.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// Puts other rules in force, for all that comes from now on. What was used stays used, wherever the new
+    /// rules have a limit in the same place.
+    ///
+    /// What is returned was in force until now. Whoever has begun goes on with it, and the last to drop it
+    /// frees all of it, which takes a while where there are many rules: keep it until nobody else does.
+    pub fn replace_rules(&self, rules: Rules) -> Arc<Rules> {
+        self.pending.expect_leases_of(&rules);
+        let replaced = self.rules.swap(Arc::new(rules));
+        // There may be room now for those who wait.
+        self.store.queues().announce_all();
+        replaced
     }
 
     /// How it decides, beside what the rules say.
@@ -173,7 +190,8 @@ impl Decider {
         request: &Request,
         deadline: Deadline,
     ) -> (Decision, Option<Taken>) {
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        let rules = self.rules();
+        let mut resolution = rules.resolve(request, self.modes.quota);
         // They are carried out whether or not anybody waits.
         deadline.bound(self.release_all(&resolution.releases)).await;
         let ignored = resolution.question.refunds_of_slots();
@@ -189,10 +207,10 @@ impl Decider {
         // What workers say decides nothing of this request.
         let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
         let (asked, _) = tokio::join!(asking, deadline.bound(reporting));
-        let asked = asked.unwrap_or_else(|_| self.by_policy(&request.domain, &resolution));
+        let asked = asked.unwrap_or_else(|_| self.by_policy(&rules, request, &resolution));
         let mut decision = self.fold(&resolution, &asked);
         if let (Ok(Some((id, name))), Leased::For { left_us }) = (named, asked.verdict.leased) {
-            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
+            decision.lease = Some(lease(&rules, request, &resolution, id, name, left_us));
         }
         (decision, asked.taken)
     }
@@ -267,25 +285,26 @@ impl Decider {
         }
         decision
     }
+}
 
-    fn lease(
-        &self,
-        request: &Request,
-        resolution: &Resolution<'_>,
-        id: LeaseId,
-        name: Bytes,
-        left_us: u64,
-    ) -> Lease {
-        let key = self.rules.lease_key(&request.domain).to_owned();
-        let mut headers: Vec<String> = Vec::new();
-        let rules = resolution.rules.iter().flatten();
-        for header in rules.filter_map(|placed| placed.rule.lease_header.as_ref()) {
-            if !headers.contains(header) {
-                headers.push(header.clone());
-            }
+/// A lease for the answer, as these rules, by which the request was resolved, want it told.
+fn lease(
+    rules: &Rules,
+    request: &Request,
+    resolution: &Resolution<'_>,
+    id: LeaseId,
+    name: Bytes,
+    left_us: u64,
+) -> Lease {
+    let key = rules.lease_key(&request.domain).to_owned();
+    let mut headers: Vec<String> = Vec::new();
+    let rules = resolution.rules.iter().flatten();
+    for header in rules.filter_map(|placed| placed.rule.lease_header.as_ref()) {
+        if !headers.contains(header) {
+            headers.push(header.clone());
         }
-        Lease { id, name, key, left_us, headers }
     }
+    Lease { id, name, key, left_us, headers }
 }
 
 fn draw() -> Result<(LeaseId, Attempt), StoreError> {

@@ -208,10 +208,6 @@ async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
 
 /// Tells the log how it stands with the pools, until the doors close.
 async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
-    let mut pools = decider.rules().domains().iter().flat_map(|domain| &domain.pools);
-    if pools.all(|pool| pool.utilization.is_none()) {
-        return;
-    }
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = PoolWatch::default();
@@ -220,6 +216,10 @@ async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
     let watching = async {
         loop {
             ticks.tick().await;
+            // A reload may bring the first pool that is worth a look.
+            if !decider.rules().has_reporting_pools() {
+                continue;
+            }
             // Where the store cannot be asked, it has lines of its own for that.
             if let Ok(pools) = decider.pools().await {
                 log(&store, watch.tell(&pools, clock.now()));

@@ -15,7 +15,7 @@ use crate::{
     lease::Leased,
     limiter::{Cost, Wait},
     request::Request,
-    rules::{OnStoreFailure, Resolution},
+    rules::{OnStoreFailure, Resolution, Rules},
     verdict::{Answer, Check, Outcome, Question, Verdict},
 };
 use serde_json::Map;
@@ -74,9 +74,15 @@ impl Degraded {
 
 impl Decider {
     /// What the rules that a request meets want done without the store.
-    pub(super) fn by_policy(&self, domain: &[u8], resolution: &Resolution<'_>) -> Asked {
+    pub(super) fn by_policy(
+        &self,
+        rules: &Rules,
+        request: &Request,
+        resolution: &Resolution<'_>,
+    ) -> Asked {
         let checks = &resolution.question.checks;
-        let policies = self.policies(domain, resolution);
+        let default = rules.on_store_failure(&request.domain);
+        let policies = policies(default.unwrap_or(self.modes.on_store_failure), resolution);
         let outcomes = checks.iter().zip(&policies).map(|(check, policy)| {
             match (policy, check.cost) {
                 // To give back is never refused.
@@ -87,17 +93,6 @@ impl Decider {
         let mut answer = Answer { outcomes: outcomes.collect(), leased: Leased::Nothing };
         self.limit_locally(&resolution.question, &policies, &mut answer);
         Asked { verdict: Verdict::of(checks, answer), taken: None, policies }
-    }
-
-    /// What each check's rule wants done.
-    fn policies(&self, domain: &[u8], resolution: &Resolution<'_>) -> Vec<OnStoreFailure> {
-        let default = self.rules.on_store_failure(domain).unwrap_or(self.modes.on_store_failure);
-        let checks = resolution.question.checks.iter().zip(&resolution.rules);
-        let policies = checks.map(|(check, placed)| {
-            let said = placed.and_then(|placed| placed.rule.on_store_failure);
-            said.unwrap_or_else(|| default.where_rates(check.limit.is_about_rates()))
-        });
-        policies.collect()
     }
 
     /// Has the checks of rules that limit locally decided by this process's own memory. It is charged only
@@ -148,8 +143,9 @@ impl Decider {
     pub(super) fn despite_a_bug(&self, request: &Request) -> Decision {
         self.degraded.bugs.fetch_add(1, Ordering::Relaxed);
         let by_policy = || {
-            let resolution = self.rules.resolve(request, self.modes.quota);
-            self.fold(&resolution, &self.by_policy(&request.domain, &resolution))
+            let rules = self.rules();
+            let resolution = rules.resolve(request, self.modes.quota);
+            self.fold(&resolution, &self.by_policy(&rules, request, &resolution))
         };
         // The bug may be in there as well.
         catch_unwind(AssertUnwindSafe(by_policy)).unwrap_or_else(|_| self.bare(request))
@@ -170,4 +166,14 @@ impl Decider {
             degraded: true,
         }
     }
+}
+
+/// What each check's rule wants done.
+fn policies(default: OnStoreFailure, resolution: &Resolution<'_>) -> Vec<OnStoreFailure> {
+    let checks = resolution.question.checks.iter().zip(&resolution.rules);
+    let policies = checks.map(|(check, placed)| {
+        let said = placed.and_then(|placed| placed.rule.on_store_failure);
+        said.unwrap_or_else(|| default.where_rates(check.limit.is_about_rates()))
+    });
+    policies.collect()
 }

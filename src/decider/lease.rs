@@ -1,19 +1,19 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
-use super::{Asked, Decider, Taken, draw, draw_for};
+use super::{Asked, Decider, Taken, draw, draw_for, lease};
 use crate::{
     clock::Deadline,
     decision::{Code, Decision},
     key::Key,
     lease::{Attempt, By, Fingerprint, LeaseId, Leased, Release, Released, Renewed, Term},
     request::Request,
-    rules::Resolution,
-    store::{Place, StoreError},
+    rules::{Resolution, Rules},
+    store::{Listening, Place, StoreError},
 };
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::time;
+use std::{panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
+use tokio::time::{self, Sleep};
 
 /// How often whoever is first in line looks by himself: an announcement may be lost with its connection.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -76,6 +76,15 @@ pub enum Renewal {
     Lost,
 }
 
+/// Somebody who waits for slots. It keeps its place when the rules are replaced.
+struct Waiting<'w, 's> {
+    over: Pin<&'w mut Sleep>,
+    is_over: bool,
+    place: Option<Place<'s>>,
+    /// While it is there, releases by others are heard of.
+    listening: Option<Listening>,
+}
+
 impl Decider {
     /// Decides a request before the deadline, and holds what it takes under a lease, which is part of the
     /// decision. Where slots alone refuse it, it may wait for them. As with [`Decider::decide`], what it took
@@ -102,28 +111,70 @@ impl Decider {
         acquire: &Acquire,
         deadline: Deadline,
     ) -> Result<(Decision, Option<Taken>), NotAcquired> {
-        let request = &acquire.request;
-        if !self.rules.has_domain(&request.domain) {
-            let domain = String::from_utf8_lossy(&request.domain).into_owned();
-            return Err(NotAcquired::UnknownDomain(domain));
-        }
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
-        deadline.bound(self.release_all(&resolution.releases)).await;
-        let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
-        deadline.bound(reporting).await;
-        draw_for(&mut resolution.question)?;
-        let (drawn, attempt) = draw()?;
         let (id, by) = match &acquire.id {
             Some(id) => (id.clone(), By::Caller),
-            None => (drawn, By::Server),
+            None => (draw()?.0, By::Server),
         };
-        if acquire.id.is_some() {
-            self.forget_releases(&id);
+        let wait = deadline.left().map_or(acquire.wait, |left| left.min(acquire.wait));
+        let over = time::sleep(wait.min(LONGEST_WAIT));
+        tokio::pin!(over);
+        let mut waiting = Waiting { over, is_over: false, place: None, listening: None };
+        let mut is_begun = false;
+        loop {
+            let rules = self.rules();
+            let resolution = self.resolve_known(&rules, &acquire.request)?;
+            if !is_begun {
+                deadline.bound(self.release_all(&resolution.releases)).await;
+                let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
+                deadline.bound(reporting).await;
+                if by == By::Caller {
+                    self.forget_releases(&id);
+                }
+                is_begun = true;
+            }
+            let how = (acquire, deadline);
+            let acquired = self.acquire_by(&rules, resolution, how, (&id, by), &mut waiting);
+            if let Some(acquired) = acquired.await? {
+                return Ok(acquired);
+            }
         }
+    }
+
+    /// What a request meets in a domain that there are rules for.
+    fn resolve_known<'r>(
+        &self,
+        rules: &'r Rules,
+        request: &Request,
+    ) -> Result<Resolution<'r>, NotAcquired> {
+        if rules.has_domain(&request.domain) {
+            return Ok(rules.resolve(request, self.modes.quota));
+        }
+        let domain = String::from_utf8_lossy(&request.domain).into_owned();
+        Err(NotAcquired::UnknownDomain(domain))
+    }
+
+    /// Acquires by these rules; `None` where others have come into force before it could.
+    async fn acquire_by<'s>(
+        self: &'s Arc<Self>,
+        rules: &Arc<Rules>,
+        mut resolution: Resolution<'_>,
+        (acquire, deadline): (&Acquire, Deadline),
+        (id, by): (&LeaseId, By),
+        waiting: &mut Waiting<'_, 's>,
+    ) -> Result<Option<(Decision, Option<Taken>)>, NotAcquired> {
+        let request = &acquire.request;
+        draw_for(&mut resolution.question)?;
+        let (_, attempt) = draw()?;
         let fingerprint = Some(Fingerprint::of(request));
-        resolution.question.take_under(&id, (by, attempt), acquire.term, fingerprint);
-        let asked = self.ask_and_wait(&mut resolution, &id, acquire.wait, deadline).await;
-        let mut asked = asked.unwrap_or_else(|_| self.by_policy(&request.domain, &resolution));
+        resolution.question.take_under(id, (by, attempt), acquire.term, fingerprint);
+        // What is settled regardless would be settled each time.
+        let asked = if acquire.wait.is_zero() || resolution.question.settles_regardless() {
+            self.ask(&resolution, Some(id), deadline).await.map(Some)
+        } else {
+            self.ask_and_wait(rules, &mut resolution, id, waiting).await
+        };
+        let asked = asked.unwrap_or_else(|_| Some(self.by_policy(rules, request, &resolution)));
+        let Some(mut asked) = asked else { return Ok(None) };
 
         let mut decision = self.fold(&resolution, &asked);
         let left_us = match asked.verdict.leased {
@@ -139,56 +190,51 @@ impl Decider {
             if decision.degraded {
                 // What a renewal takes for it is given back when it ends. What may have been taken before
                 // is on its way back, so that is another attempt.
-                asked.taken = Some(Taken::new(self, &id, draw()?.1));
+                asked.taken = Some(Taken::new(self, id, draw()?.1));
             }
             let name = Bytes::copy_from_slice(id.as_str().as_bytes());
-            decision.lease = Some(self.lease(request, &resolution, id, name, left_us));
+            decision.lease = Some(lease(rules, request, &resolution, id.clone(), name, left_us));
         }
-        Ok((decision, asked.taken))
+        Ok(Some((decision, asked.taken)))
     }
 
     /// Asks the store, and where slots alone refuse, again whenever some may have come free, until the wait
-    /// is over. Nothing is held meanwhile.
-    async fn ask_and_wait(
-        self: &Arc<Self>,
+    /// is over. Nothing is held meanwhile. `None` where other rules have come into force: whoever waits for
+    /// long is not to be admitted by limits that nobody has any more.
+    async fn ask_and_wait<'s>(
+        self: &'s Arc<Self>,
+        rules: &Arc<Rules>,
         resolution: &mut Resolution<'_>,
         id: &LeaseId,
-        wait: Duration,
-        deadline: Deadline,
-    ) -> Result<Asked, StoreError> {
-        // What is settled regardless would be settled each time.
-        if wait.is_zero() || resolution.question.settles_regardless() {
-            return self.ask(resolution, Some(id), deadline).await;
-        }
-        let wait = deadline.left().map_or(wait, |left| left.min(wait));
-        let over = time::sleep(wait.min(LONGEST_WAIT));
-        tokio::pin!(over);
-        let mut is_over = false;
+        waiting: &mut Waiting<'_, 's>,
+    ) -> Result<Option<Asked>, StoreError> {
+        let Waiting { over, is_over, place, listening } = waiting;
         let question = &resolution.question;
         let takes_slots = question.checks.iter().filter(|it| it.limit.slots(it.cost).is_some());
         let wanted: Vec<Key> =
             takes_slots.filter_map(|check| question.keys.get(check.slot)).cloned().collect();
         let queues = self.store.queues();
-        let mut place: Option<Place<'_>> = None;
-        let mut _listening = None;
         // Whoever came before is served before.
-        let ahead = queues.waited_for(&wanted);
+        let ahead = if place.is_none() { queues.waited_for(&wanted) } else { Vec::new() };
         if !ahead.is_empty() {
-            place = queues.join();
-            if let Some(place) = &mut place {
+            *place = queues.join();
+            if let Some(place) = place {
                 place.stand(ahead);
                 tokio::select! {
-                    listening = self.store.listen(place.keys()) => _listening = listening,
-                    () = &mut over => is_over = true,
+                    heard = self.store.listen(place.keys()) => *listening = heard,
+                    () = over.as_mut() => *is_over = true,
                 }
             }
         }
         loop {
+            if !Arc::ptr_eq(rules, &self.rules()) {
+                return Ok(None);
+            }
             let mut look_in = LONGEST_WAIT;
-            if is_over || place.as_mut().is_none_or(Place::is_first) {
+            if *is_over || place.as_mut().is_none_or(Place::is_first) {
                 let asked = match self.ask(resolution, Some(id), Deadline::default()).await {
                     Ok(asked) => asked,
-                    Err(error) if is_over => return Err(error),
+                    Err(error) if *is_over => return Err(error),
                     Err(_) => {
                         // Whoever has time to wait has time for the store. What may have been taken is
                         // given back, so the next time is another attempt.
@@ -196,19 +242,19 @@ impl Decider {
                             taking.attempt = draw()?.1;
                         }
                         tokio::select! {
-                            () = &mut over => is_over = true,
+                            () = over.as_mut() => *is_over = true,
                             () = time::sleep(ASK_AGAIN) => {}
                         }
                         continue;
                     }
                 };
                 let question = &resolution.question;
-                let waits_for = asked.verdict.waits_for(&question.checks).filter(|_| !is_over);
-                let Some((slots, wait_us)) = waits_for else { return Ok(asked) };
+                let waits_for = asked.verdict.waits_for(&question.checks).filter(|_| !*is_over);
+                let Some((slots, wait_us)) = waits_for else { return Ok(Some(asked)) };
                 if place.is_none() {
-                    place = queues.join();
+                    *place = queues.join();
                 }
-                let Some(place) = &mut place else { return Ok(asked) };
+                let Some(place) = place else { return Ok(Some(asked)) };
                 let keys = slots.into_iter().filter_map(|slot| question.keys.get(slot).cloned());
                 let mut keys: Vec<Key> = keys.collect();
                 keys.sort();
@@ -217,17 +263,17 @@ impl Decider {
                 place.stand(keys);
                 if is_new {
                     tokio::select! {
-                        listening = self.store.listen(place.keys()) => _listening = listening,
-                        () = &mut over => is_over = true,
+                        heard = self.store.listen(place.keys()) => *listening = heard,
+                        () = over.as_mut() => *is_over = true,
                     }
                     // What came free before anybody listened.
                     continue;
                 }
                 look_in = LOOK_AGAIN.min(Duration::from_micros(wait_us));
             }
-            if let Some(place) = &place {
+            if let Some(place) = place {
                 tokio::select! {
-                    () = &mut over => is_over = true,
+                    () = over.as_mut() => *is_over = true,
                     () = place.rung() => {}
                     () = time::sleep(look_in) => {}
                 }
@@ -284,7 +330,8 @@ impl Decider {
         request: &Request,
         attempt: Attempt,
     ) -> Result<Renewal, StoreError> {
-        let mut resolution = self.rules.resolve(request, self.modes.quota);
+        let rules = self.rules();
+        let mut resolution = rules.resolve(request, self.modes.quota);
         let question = &mut resolution.question;
         question.checks.retain(|check| check.limit.slots(check.cost).is_some());
         question.take_under(id, (By::Caller, attempt), term, Some(Fingerprint::of(request)));

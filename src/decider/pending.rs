@@ -5,6 +5,7 @@ use super::Decider;
 use crate::{
     clock::Timestamp,
     lease::{Attempt, LeaseId, Release, Released},
+    rules::Rules,
     store::StoreError,
 };
 use std::{
@@ -36,6 +37,8 @@ pub(super) struct Pending {
     under_way: AtomicUsize,
     /// How many had to be given up, for there were too many, since the process began.
     given_up: AtomicU64,
+    /// The longest that any lease may last, in microseconds, under any rules that were ever in force.
+    longest_lease_us: AtomicU64,
 }
 
 /// A release that is kept.
@@ -62,6 +65,11 @@ impl Drop for Busy {
 impl Pending {
     fn kept(&self) -> MutexGuard<'_, VecDeque<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Under these rules, too, leases are taken from now on.
+    pub(super) fn expect_leases_of(&self, rules: &Rules) {
+        self.longest_lease_us.fetch_max(rules.longest_lease_us(), Ordering::Relaxed);
     }
 
     fn push(&self, release: Kept) {
@@ -124,7 +132,8 @@ impl Decider {
             // Made twice, it would give back what another has taken under the same name meanwhile.
             let may_be_repeated = !matches!(what, Release::Last { .. }) || id.is_drawn();
             if may_be_repeated || !error.may_be_done() {
-                let until = self.clock.now() + self.rules.longest_lease_us();
+                let until =
+                    self.clock.now() + self.pending.longest_lease_us.load(Ordering::Relaxed);
                 self.pending.push(Kept { id: id.clone(), what, until });
                 self.attend();
             }

@@ -71,7 +71,8 @@ impl Decider {
     /// Where it does not count. Then nothing has changed, unless the store may have taken it, and did not say so.
     pub async fn report(&self, saying: &Saying) -> Result<(Reported, Settings), NotReported> {
         let Saying { domain, pool, worker, load, measured } = saying;
-        let (name, settings) = find(&self.rules, domain, pool)?;
+        let rules = self.rules();
+        let (name, settings) = find(&rules, domain, pool)?;
         let report = Report { settings, load: *load, measured: *measured };
         let reporting = Reporting::new(domain, name, worker, report);
         let reported = self.store.report(self.clock.now(), &reporting.keys, &report).await?;

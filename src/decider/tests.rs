@@ -40,13 +40,16 @@ struct Test {
 
 impl Test {
     fn new(modes: Modes) -> Self {
-        let source = config::Source { name: "test.yaml".to_owned(), text: RULES.to_owned() };
-        let loaded = config::parse(vec![source], &config::Options::default());
-        assert!(!loaded.has_errors(), "{}", loaded.render(false));
         let clock = ManualClock::default();
         let store = Store::Memory(Memory::new(1000));
-        let rules = Rules::new(loaded.domains);
+        let rules = rules(RULES);
         Self { decider: Decider::new(rules, store, Clock::Manual(clock.clone()), modes), clock }
+    }
+
+    /// Puts the same rules in force but for one thing.
+    fn reload(&self, was: &str, is: &str) -> Arc<Rules> {
+        assert!(RULES.contains(was));
+        self.decider.replace_rules(rules(&RULES.replace(was, is)))
     }
 
     /// Asks for so much of each of these keys.
@@ -59,6 +62,13 @@ impl Test {
         let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
         self.decider.decide(&request, Deadline::default()).await.0
     }
+}
+
+fn rules(text: &str) -> Rules {
+    let source = config::Source { name: "test.yaml".to_owned(), text: text.to_owned() };
+    let loaded = config::parse(vec![source], &config::Options::default());
+    assert!(!loaded.has_errors(), "{}", loaded.render(false));
+    Rules::new(loaded.domains)
 }
 
 fn name(status: &Status) -> Option<&str> {
@@ -175,4 +185,100 @@ async fn what_nobody_keeps_is_given_back() {
         drop(taken);
         test.decider.finish_releases(LONG).await;
     }
+}
+
+#[tokio::test]
+async fn what_was_used_stays_used_under_other_rules() {
+    let test = Test::new(Modes::default());
+    assert_eq!(test.ask(400, &["credits"]).await.statuses[0].remaining, 100);
+    test.reload("requests_per_unit: 500,", "requests_per_unit: 700,");
+    assert_eq!(test.ask(100, &["credits"]).await.statuses[0].remaining, 200);
+    // The new set replaces the first, not what had replaced it.
+    test.reload("requests_per_unit: 500,", "requests_per_unit: 300,");
+    assert_eq!(test.ask(1, &["credits"]).await.code, Code::OverLimit);
+}
+
+#[tokio::test]
+async fn who_waits_is_admitted_by_the_rules_in_force_then() {
+    let test = Test::new(Modes::default());
+    let (_, taken) = test
+        .decider
+        .acquire(&acquire(&["alone"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap();
+    taken.unwrap().keep();
+    let decider = Arc::clone(&test.decider);
+    let waiter = tokio::spawn(async move {
+        decider.acquire(&acquire(&["alone"], LONG), Deadline::default()).await.unwrap()
+    });
+    while test.decider.store().queues().waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    test.reload("max: 1,", "max: 2,");
+    let (decision, taken) = waiter.await.unwrap();
+    taken.unwrap().keep();
+    assert_eq!((decision.code, decision.statuses[0].remaining), (Code::Ok, 0));
+}
+
+#[tokio::test]
+async fn who_waits_is_not_admitted_by_rules_that_are_gone() {
+    let test = Test::new(Modes::default());
+    test.reload("max: 1,", "max: 2,");
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let (decision, taken) = test
+            .decider
+            .acquire(&acquire(&["alone"], Duration::ZERO), Deadline::default())
+            .await
+            .unwrap();
+        taken.unwrap().keep();
+        held.push(decision.lease.unwrap().id);
+    }
+    let decider = Arc::clone(&test.decider);
+    let waiter = tokio::spawn(async move {
+        decider.acquire(&acquire(&["alone"], LONG), Deadline::default()).await.unwrap()
+    });
+    while test.decider.store().queues().waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    test.reload("max: 1,", "max: 1, ");
+    // After the first there is room for him where two may be in flight, after the second where one may.
+    for id in held {
+        test.decider.release(&id).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let (decision, taken) = waiter.await.unwrap();
+    taken.unwrap().keep();
+    assert_eq!(decision.statuses[0].limit.as_ref().unwrap().requests_per_unit, 1);
+}
+
+#[tokio::test]
+async fn who_waits_in_a_domain_that_goes_is_told_so() {
+    let test = Test::new(Modes::default());
+    let (_, taken) = test
+        .decider
+        .acquire(&acquire(&["alone"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap();
+    taken.unwrap().keep();
+    let decider = Arc::clone(&test.decider);
+    let waiter = tokio::spawn(async move {
+        decider.acquire(&acquire(&["alone"], LONG), Deadline::default()).await
+    });
+    while test.decider.store().queues().waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    test.reload("domain: test", "domain: other");
+    assert!(matches!(waiter.await.unwrap(), Err(NotAcquired::UnknownDomain(_))));
+    assert_eq!(test.decider.store().queues().waiting(), 0);
+}
+
+#[tokio::test]
+async fn rules_that_were_replaced_are_for_the_caller_to_free() {
+    let test = Test::new(Modes::default());
+    let in_use = test.decider.rules();
+    let replaced = test.reload("max: 1,", "max: 2,");
+    assert_eq!(Arc::strong_count(&replaced), 2);
+    drop(in_use);
+    assert_eq!(Arc::strong_count(&replaced), 1);
 }

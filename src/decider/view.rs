@@ -93,7 +93,8 @@ impl Decider {
     ///
     /// Where the store cannot be asked.
     pub async fn pools(&self) -> Result<Vec<PoolView>, StoreError> {
-        let pools = self.rules.domains().iter();
+        let rules = self.rules();
+        let pools = rules.domains().iter();
         let pools: Vec<(&str, &Pool)> = pools
             .flat_map(|domain| domain.pools.iter().map(|pool| (&domain.name[..], pool)))
             .collect();
@@ -110,7 +111,7 @@ impl Decider {
             let (in_flight, workers) = (states.next().flatten(), states.next().flatten());
             let mut view = view(domain, pool, in_flight.as_ref(), workers.as_ref(), now);
             if let Some(workers) = &mut view.workers {
-                workers.is_enforced = !self.modes.shadow && self.rules.sheds(domain, &pool.name);
+                workers.is_enforced = !self.modes.shadow && rules.sheds(domain, &pool.name);
             }
             view
         });

@@ -82,7 +82,8 @@ async fn ready(
 
 /// The rules, as a tree for people or, asked for `application/json`, as JSON.
 async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
-    let domains = decider.rules().domains();
+    let rules_in_force = decider.rules();
+    let domains = rules_in_force.domains();
     if wants_json(&headers) {
         let rules = serde_json::json!({
             "domains": rules::describe::domains_json(domains),

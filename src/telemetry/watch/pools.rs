@@ -12,7 +12,7 @@ use crate::{
     decider::{PoolView, WorkersView},
     rules::describe::printable,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tracing::Level;
 
 /// The most pools that a line names.
@@ -55,6 +55,9 @@ impl PoolWatch {
     /// What to tell now: lines, and how bad they are. What does not fit the limit is told later, if it still
     /// holds then.
     pub fn tell(&mut self, pools: &[PoolView], now: Timestamp) -> Vec<(Level, String)> {
+        // Rules that were replaced may have had others.
+        let there: HashSet<_> = pools.iter().map(|pool| (&*pool.domain, &*pool.name)).collect();
+        self.told.retain(|(domain, name), _| there.contains(&(domain, name)));
         let mut lines = self.tell_shedding(pools, now);
         lines.extend(self.tell_silence(pools, now));
         lines
