@@ -15,7 +15,7 @@ use envoy_types::pb::{
 };
 use prost::{Message as _, bytes::Bytes};
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -24,7 +24,8 @@ use tollgate::grpc::proto::envoy::{self as ours, r#type::v3::RateLimitUnit};
 use tonic::{Code, Status, client::Grpc, transport::Channel};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-/// A client as Envoy's own protos generate it.
+/// A client as Envoy's own protos generate it. Clones share its connection.
+#[derive(Clone)]
 pub(crate) struct Client(RateLimitServiceClient<Channel>);
 
 impl Client {
@@ -35,6 +36,17 @@ impl Client {
     /// Asks what a conformance case describes.
     pub(crate) async fn ask(&mut self, request: &Value) -> Result<RateLimitResponse, Status> {
         Ok(self.0.should_rate_limit(read_request(request)).await?.into_inner())
+    }
+
+    /// The same with a deadline, which the server is told.
+    pub(crate) async fn ask_within(
+        &mut self,
+        request: &Value,
+        timeout: Duration,
+    ) -> Result<RateLimitResponse, Status> {
+        let mut request = tonic::Request::new(read_request(request));
+        request.set_timeout(timeout);
+        Ok(self.0.should_rate_limit(request).await?.into_inner())
     }
 }
 
@@ -67,6 +79,12 @@ fn read_descriptor(descriptor: &Value) -> RateLimitDescriptor {
         hits_addend: descriptor["hits_addend"].as_u64().map(|value| UInt64Value { value }),
         is_negative_hits: descriptor["is_negative_hits"].as_bool().unwrap_or_default(),
     }
+}
+
+/// Whether an answer was given without the store.
+pub(crate) fn is_degraded(answer: &RateLimitResponse) -> bool {
+    let metadata = answer.dynamic_metadata.as_ref().map(struct_to_json);
+    metadata.is_some_and(|metadata| metadata["degraded"] == json!(true))
 }
 
 pub(crate) fn struct_to_json(structure: &Struct) -> Value {

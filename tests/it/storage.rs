@@ -47,6 +47,8 @@ impl Shop {
 
     async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.redis.ask(&["KEYS", "*"]).await;
+        // Where replicas count each other.
+        keys.retain(|key| key != "tg1:replicas:");
         keys.sort();
         keys
     }

@@ -69,6 +69,7 @@ fn json_has_pools_and_limits_on_slots() {
     let expected = json!([{
         "domain": "fleet",
         "lease_key": "fleet_lease_id",
+        "on_store_failure": null,
         "pools": [
             {
                 "name": "api",

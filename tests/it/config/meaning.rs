@@ -135,7 +135,7 @@ fn a_rule_has_defaults() {
     let rule = rule("token_bucket: {rate: 1/s}");
     assert_eq!((rule.name, rule.message, rule.replaces), (None, None, vec![]));
     assert!(rule.enabled && !rule.shadow_mode && !rule.quota_mode && !rule.detailed_metric);
-    assert_eq!(rule.on_store_failure, OnStoreFailure::Allow);
+    assert_eq!(rule.on_store_failure, None);
     assert!(rule.metadata.is_empty());
 }
 
@@ -148,7 +148,7 @@ fn every_flag_is_read() {
     ));
     assert_eq!(rule.name.as_deref(), Some("slow"));
     assert!(!rule.enabled && rule.shadow_mode && rule.quota_mode && rule.detailed_metric);
-    assert_eq!(rule.on_store_failure, OnStoreFailure::Deny);
+    assert_eq!(rule.on_store_failure, Some(OnStoreFailure::Deny));
     assert_eq!(rule.message.as_deref(), Some("Slow down."));
     let expected = json!({"n": 1, "big": u64::MAX, "x": 1.5, "t": true, "7": [null, {"a": "b"}]});
     assert_eq!(serde_json::Value::Object(rule.metadata), expected);
@@ -240,7 +240,7 @@ fn every_flag_is_read_beside_a_limit_on_slots() {
     ));
     assert_eq!(rule.name.as_deref(), Some("slow"));
     assert!(!rule.enabled && rule.shadow_mode && rule.quota_mode && rule.detailed_metric);
-    assert_eq!(rule.on_store_failure, OnStoreFailure::Deny);
+    assert_eq!(rule.on_store_failure, Some(OnStoreFailure::Deny));
     assert_eq!(rule.message.as_deref(), Some("Slow down."));
     assert_eq!(serde_json::Value::Object(rule.metadata), json!({"a": "b"}));
     assert_eq!((rule.pool, rule.lease_header.as_deref()), (None, Some("x-lease-id")));
@@ -350,4 +350,17 @@ fn a_byte_order_mark_and_windows_line_ends_are_fine() {
     let loaded = parse_all(&["\u{feff}domain: edge\r\ndescriptors:\r\n  - key: a\r\n"]);
     assert_eq!(loaded.render(false), "");
     assert_eq!(loaded.domains[0].descriptors[0].key, "a");
+}
+
+#[test]
+fn what_limits_do_without_the_store_is_the_same_in_all_files_of_a_domain() {
+    let (said, unsaid) = ("domain: edge\non_store_failure: deny\n", "domain: edge\n");
+    for texts in [[said, unsaid], [unsaid, said], [said, said]] {
+        let loaded = merge_all(&texts);
+        assert_eq!(loaded.render(false), "");
+        assert_eq!(loaded.domains[0].on_store_failure, Some(OnStoreFailure::Deny));
+    }
+    assert_eq!(merge_all(&[unsaid, unsaid]).domains[0].on_store_failure, None);
+    let loaded = merge_all(&[said, "domain: edge\non_store_failure: allow\n"]);
+    assert!(loaded.render(false).contains("`on_store_failure` is `deny` on line 2 of `1.yaml`"));
 }

@@ -256,7 +256,7 @@ fn programs_get_objects() {
       {
         "severity": "error",
         "message": "unknown key `version` in a rule file",
-        "help": "a rule file takes `domain`, `lease_key`, `pools` and `descriptors`",
+        "help": "a rule file takes `domain`, `lease_key`, `on_store_failure`, `pools` and `descriptors`",
         "key": "version",
         "place": {
           "file": "1.yaml",

@@ -204,7 +204,7 @@ fn every_flag_is_read_beside_a_shedder() {
     let rule = at_the_end(&lines.join(indent));
     assert_eq!(rule.name.as_deref(), Some("shed"));
     assert!(!rule.enabled && rule.shadow_mode && rule.quota_mode && rule.detailed_metric);
-    assert_eq!(rule.on_store_failure, OnStoreFailure::Deny);
+    assert_eq!(rule.on_store_failure, Some(OnStoreFailure::Deny));
     assert_eq!(rule.message.as_deref(), Some("Busy."));
     assert_eq!(rule.metadata.len(), 1);
 }

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU16, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
@@ -14,8 +15,9 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{ReadHalf, WriteHalf},
     },
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
+    time::{self, Instant},
 };
 
 /// What becomes of connections.
@@ -24,6 +26,10 @@ enum Way {
     Open,
     /// Questions pass, answers are kept back.
     Held,
+    /// Answers come so much later.
+    Delayed(Duration),
+    /// Answers come byte by byte.
+    Dripping,
     /// Nothing passes ever again, and neither end is told.
     Frozen,
     /// Both ends are told that it is over.
@@ -38,21 +44,28 @@ pub(crate) struct Proxy {
     /// The way of all connections since the last disturbance.
     way: watch::Sender<watch::Sender<Way>>,
     accepted: Arc<AtomicUsize>,
-    _connections: JoinSet<()>,
+    connections: JoinSet<()>,
 }
 
 impl Proxy {
     /// A way to a port, open.
     pub(crate) async fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (way, current) = watch::channel(watch::Sender::new(Way::Open));
-        let accepted = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&accepted);
-        let port = Arc::new(AtomicU16::new(port));
-        let leads_to = Arc::clone(&port);
-        let mut connections = JoinSet::new();
-        connections.spawn(async move {
+        let mut proxy = Self {
+            address: listener.local_addr().unwrap(),
+            port: Arc::new(AtomicU16::new(port)),
+            way: watch::Sender::new(watch::Sender::new(Way::Open)),
+            accepted: Arc::default(),
+            connections: JoinSet::new(),
+        };
+        proxy.listen(listener);
+        proxy
+    }
+
+    fn listen(&mut self, listener: TcpListener) {
+        let (counter, leads_to) = (Arc::clone(&self.accepted), Arc::clone(&self.port));
+        let current = self.way.subscribe();
+        self.connections.spawn(async move {
             let mut carried = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +74,17 @@ impl Proxy {
                 carried.spawn(async move { drop(carry(client, port, way).await) });
             }
         });
-        Self { address, port, way, accepted, _connections: connections }
+    }
+
+    /// Nobody is there any more: connections end, and new ones are refused.
+    pub(crate) async fn refuse(&mut self) {
+        self.connections.shutdown().await;
+    }
+
+    /// Somebody is there again.
+    pub(crate) async fn accept(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.listen(listener);
     }
 
     /// Where it listens.
@@ -87,6 +110,21 @@ impl Proxy {
     /// Keeps answers back, on every connection that there is or will be.
     pub(crate) fn hold(&self) {
         self.way.borrow().send_replace(Way::Held);
+    }
+
+    /// Has answers come so much later, on every connection that there is or will be.
+    pub(crate) fn delay(&self, time: Duration) {
+        self.way.borrow().send_replace(Way::Delayed(time));
+    }
+
+    /// Has answers come byte by byte, on every connection that there is or will be.
+    pub(crate) fn drip(&self) {
+        self.way.borrow().send_replace(Way::Dripping);
+    }
+
+    /// Has every connection that there is or will be stay up, and nothing pass on it, ever.
+    pub(crate) fn freeze_all(&self) {
+        self.way.borrow().send_replace(Way::Frozen);
     }
 
     /// Lets through what was kept back, and all that comes.
@@ -132,18 +170,41 @@ async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> i
     }
 }
 
+/// Between two bytes of an answer that drips.
+const DRIP: Duration = Duration::from_millis(5);
+
 async fn pass_on(
     mut answers: ReadHalf<'_>,
     mut to_client: WriteHalf<'_>,
     mut way: watch::Receiver<Way>,
 ) -> io::Result<()> {
-    let mut bytes = vec![0; 64 * 1024];
-    loop {
-        let count = answers.read(&mut bytes).await?;
-        if count == 0 {
-            return Ok(());
+    let (read, mut kept) = mpsc::unbounded_channel();
+    let read = async move {
+        let mut bytes = vec![0; 64 * 1024];
+        loop {
+            let count = answers.read(&mut bytes).await?;
+            if count == 0 || read.send((Instant::now(), bytes[..count].to_vec())).is_err() {
+                return io::Result::Ok(());
+            }
         }
-        way.wait_for(|way| *way == Way::Open).await.map_err(io::Error::other)?;
-        to_client.write_all(&bytes[..count]).await?;
-    }
+    };
+    let write = async move {
+        while let Some((came, bytes)) = kept.recv().await {
+            let way = *way.wait_for(|way| *way != Way::Held).await.map_err(io::Error::other)?;
+            match way {
+                Way::Delayed(time) => time::sleep_until(came + time).await,
+                Way::Dripping => {
+                    for byte in bytes {
+                        time::sleep(DRIP).await;
+                        to_client.write_all(&[byte]).await?;
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            to_client.write_all(&bytes).await?;
+        }
+        io::Result::Ok(())
+    };
+    tokio::try_join!(read, write).map(|_| ())
 }
