@@ -25,6 +25,7 @@ mod outage;
 mod packaging;
 mod pools;
 mod readme;
+mod reload;
 mod replicas;
 mod serve;
 mod shedding;
