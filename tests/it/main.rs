@@ -26,6 +26,7 @@ mod packaging;
 mod pools;
 mod readme;
 mod reload;
+mod reload_storm;
 mod replicas;
 mod serve;
 mod shedding;
