@@ -14,6 +14,7 @@ use std::{
 };
 use support::{Server, cpu_us, field, load, used_memory};
 use tollgate::{
+    clock::Deadline,
     key::{Key, Path},
     limiter::{Cost, Limit, token_bucket},
     store::redis::{
@@ -123,7 +124,10 @@ async fn through_the_store(
             for round in 0..each {
                 let keys = vec![key((caller * 7919 + round * 31) % KEYS)];
                 let asked = Instant::now();
-                store.decide(&question(keys, 1)).await.map_err(|error| error.to_string())?;
+                store
+                    .decide(&question(keys, 1), Deadline::default())
+                    .await
+                    .map_err(|error| error.to_string())?;
                 times.push(asked.elapsed().as_micros());
             }
             Ok::<_, String>(times)

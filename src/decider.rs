@@ -133,7 +133,7 @@ impl Decider {
         self.pending.expect_leases_of(&rules);
         let replaced = self.rules.swap(Arc::new(rules));
         // There may be room now for those who wait.
-        self.store.queues().announce_all();
+        self.store.queues().announce_to_all();
         replaced
     }
 

@@ -8,7 +8,8 @@
 //!
 //! [`decider`] is that line. [`limiter`] is the list of limiters, pure functions of state, time and
 //! cost; [`verdict`] says when a request that meets several of them passes; [`store`] keeps their
-//! states and runs the verdict as one atomic step. [`config`] turns what people type into [`rules`].
+//! states and runs the verdict as one atomic step. [`config`] turns what people type into [`rules`], and
+//! [`reload`] does it again when they type something else.
 //!
 //! Nothing but [`clock`] reads a clock, nothing but the memory store takes a lock, and no input leads
 //! to a panic. `ARCHITECTURE.md` has the map and the other invariants.
@@ -23,6 +24,7 @@ pub mod key;
 pub mod lease;
 pub mod limiter;
 pub mod release;
+pub mod reload;
 pub mod renew;
 pub mod report;
 pub mod request;

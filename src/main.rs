@@ -13,6 +13,7 @@ use std::{
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
     path::PathBuf,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -23,9 +24,10 @@ use tokio::{
 };
 use tollgate::{
     clock::Clock,
-    config::{self, Loaded},
+    config::{self, Digest, Loaded},
     decider::{Decider, Modes},
     grpc::{Headers, RateLimitHeaders},
+    reload::Reload,
     rules::{self, Rules},
     server::{self, Listeners},
     store::{Memory, Redis, Store, redis},
@@ -80,9 +82,9 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
     telemetry::log_panics();
     let kind = arguments.store.kind().context("--store")?;
-    let loaded = load(arguments)?;
+    let (loaded, digest) = load(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let listeners = Listeners {
             grpc: listen("gRPC", "--grpc-addr", &arguments.grpc_addr).await?,
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
@@ -96,24 +98,38 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         let store = store(&kind, arguments).await?;
         // From here on a signal is heard, and not the end.
         let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
+        let hangup = signal(SignalKind::hangup())?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
         let headers = headers(arguments);
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
-        server::serve(listeners, decider, headers, leave, stop).await?;
+        let options = options(&arguments.rules);
+        let paths = arguments.rules.paths.clone();
+        let reload = Reload::new(paths, options, digest, Arc::clone(&decider));
+        let reloads = reload.reloads();
+        tokio::spawn(reload.run(hangup));
+        server::serve(listeners, decider, reloads, headers, leave, stop).await?;
         Ok(())
-    })
+    });
+    // A rule file that cannot be read to its end, on a mount that hangs, is not waited for.
+    runtime.shutdown_background();
+    served
 }
 
-/// The rules, or every reason why there are none.
-fn load(arguments: &Serve) -> anyhow::Result<Loaded> {
-    let options = config::Options { merge_domains: arguments.rules.merge.merge_domain_config };
-    let loaded = config::load(&arguments.rules.paths, &options);
+const fn options(rules: &arguments::Rules) -> config::Options {
+    config::Options { merge_domains: rules.merge.merge_domain_config }
+}
+
+/// The rules, and the digest of their files; or every reason why there are none.
+fn load(arguments: &Serve) -> anyhow::Result<(Loaded, Digest)> {
+    let files = config::read(&arguments.rules.paths);
+    let digest = files.digest();
+    let loaded = files.understand(&options(&arguments.rules));
     print(&mut stderr(), &loaded.render(stderr().is_terminal()))?;
     if loaded.has_errors() {
         anyhow::bail!("the rules are not valid, so nothing is served");
     }
-    Ok(loaded)
+    Ok((loaded, digest))
 }
 
 fn modes(arguments: &Serve) -> Modes {

@@ -5,6 +5,7 @@ use crate::{
     decider::Decider,
     grpc::{self, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, Json, Readiness},
+    reload::Reloads,
     telemetry::{PoolWatch, Watch},
 };
 use axum::{Router, serve::ListenerExt};
@@ -78,11 +79,12 @@ pub enum ServeError {
 pub async fn serve(
     listeners: Listeners,
     decider: Arc<Decider>,
+    reloads: Arc<Reloads>,
     headers: Headers,
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let readiness = Readiness::default();
+    let readiness = Readiness::new(reloads);
     let service = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(service.clone(), json, readiness.clone(), Arc::clone(&decider));

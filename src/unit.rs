@@ -1,4 +1,4 @@
-//! The units in which limits are written: of time, and of shares.
+//! The units in which limits are written, of time and of shares; and what was counted and measured, in words.
 
 use std::fmt;
 
@@ -69,4 +69,19 @@ impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// A time that was measured, in microseconds, rounded for people: `0.8 s`, `45 s`, `12 min`.
+pub fn span(micros: u64) -> String {
+    let tenths = micros.saturating_add(50_000) / 100_000;
+    match tenths {
+        0..100 => format!("{}.{} s", tenths / 10, tenths % 10),
+        100..1200 => format!("{} s", (tenths + 5) / 10),
+        _ => format!("{} min", (tenths + 300) / 600),
+    }
+}
+
+/// So many of a thing: `1 limit`, `2 limits`.
+pub fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
 //! Rule files: from what a person typed to rules that are known to make sense.
 //!
 //! ```text
-//! paths ── read ──▶ texts ── yaml ──▶ nodes ── file, domain, descriptor, limit … ──▶ rules
+//! paths ── read ──▶ files ── yaml ──▶ nodes ── file, domain, descriptor, limit … ──▶ rules
 //!                                        └──▶ diagnostics: file, line, key and the fix
 //! ```
 //!
@@ -9,7 +9,7 @@
 //! them is told at once. Rules are complete only where [`Loaded::has_errors`] is false; whether to run
 //! with them is the caller's decision, and it is all or nothing.
 //!
-//! Only [`load`] touches the disk. [`parse`] is a pure function, total on whatever text it is given.
+//! Only [`read()`] touches the disk, and [`reread`]. [`parse`] is a pure function, total on whatever text it is given.
 
 mod concurrency;
 mod descriptor;
@@ -44,6 +44,7 @@ mod worker;
 mod yaml;
 
 pub use diagnostic::{Diagnostic, Place, Related, Severity};
+pub use read::{Digest, Files};
 
 use crate::rules::Domain;
 use diagnostic::Report;
@@ -86,6 +87,13 @@ impl Loaded {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
+    /// The same without the warnings.
+    #[must_use]
+    pub fn errors_only(mut self) -> Self {
+        self.diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
+        self
+    }
+
     /// The diagnostics as text for people, each with the line it is about. Empty where there are none.
     pub fn render(&self, color: bool) -> String {
         render::render(&self.diagnostics, &self.sources, color)
@@ -97,12 +105,29 @@ impl Loaded {
     }
 }
 
-/// Reads rule files, and directories of them.
+/// Reads rule files, and directories of them, and understands what they say.
 pub fn load(paths: &[PathBuf], options: &Options) -> Loaded {
-    let (sources, mut diagnostics) = read::sources(paths);
-    let mut loaded = parse(sources, options);
-    diagnostics.append(&mut loaded.diagnostics);
-    Loaded { diagnostics, ..loaded }
+    read(paths).understand(options)
+}
+
+/// Reads rule files, and directories of them. A pipe is read, too, until its end.
+pub fn read(paths: &[PathBuf]) -> Files {
+    read::files(paths, false)
+}
+
+/// The same once more. What cannot be read twice, such as a pipe, is an error.
+pub fn reread(paths: &[PathBuf]) -> Files {
+    read::files(paths, true)
+}
+
+impl Files {
+    /// Understands what they say.
+    pub fn understand(self, options: &Options) -> Loaded {
+        let Self { sources, mut diagnostics } = self;
+        let mut loaded = parse(sources, options);
+        diagnostics.append(&mut loaded.diagnostics);
+        Loaded { diagnostics, ..loaded }
+    }
 }
 
 /// Understands the texts of rule files.

@@ -5,6 +5,7 @@ use super::{
     diagnostic::shown,
     yaml::{LARGEST, TOO_LARGE},
 };
+use sha2::{Digest as _, Sha256};
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -12,23 +13,65 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Reads whatever can be read, and says what cannot.
-pub(super) fn sources(paths: &[PathBuf]) -> (Vec<Source>, Vec<Diagnostic>) {
+/// The most files that are read.
+const MOST_FILES: usize = 10_000;
+
+/// How large they may be together, in bytes: all of them are in memory while they are understood.
+const LARGEST_TOGETHER: usize = 256 << 20;
+
+/// Rule files as they were read, not yet understood.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files {
+    /// What could be read.
+    pub(super) sources: Vec<Source>,
+    /// What could not, and why.
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// What tells files from others: equal where every name and every byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 32]);
+
+impl Files {
+    /// The digest of all that was read, and of what could not be.
+    pub fn digest(&self) -> Digest {
+        let mut digest = Sha256::new();
+        let mut add = |text: &str| {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text);
+        };
+        for source in &self.sources {
+            add(&source.name);
+            add(&source.text);
+        }
+        self.diagnostics.iter().for_each(|diagnostic| add(&diagnostic.message));
+        Digest(digest.finalize().into())
+    }
+}
+
+/// Reads whatever can be read, and says what cannot. `again`: a pipe or a device is refused,
+/// for whoever opened it would wait until somebody writes.
+pub(super) fn files(paths: &[PathBuf], again: bool) -> Files {
     let mut reading = Reading::default();
     for path in paths {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => reading.directory(path),
+            Ok(metadata) if again && !metadata.is_file() => reading.error(
+                format!("{} is neither a file nor a directory", name(path)),
+                "name a rule file, or a directory of rule files",
+            ),
             Ok(_) => reading.file(path),
             Err(error) => reading.unreadable(path, &error),
         }
     }
-    (reading.sources, reading.diagnostics)
+    reading.files
 }
 
 #[derive(Debug, Default)]
 struct Reading {
-    sources: Vec<Source>,
-    diagnostics: Vec<Diagnostic>,
+    files: Files,
+    /// The bytes of the texts.
+    length: usize,
     /// Files that were read, by their one true path.
     seen: HashSet<PathBuf>,
 }
@@ -40,6 +83,10 @@ impl Reading {
                 format!("no rule files in the directory {}", name(directory)),
                 "put `*.yaml` or `*.yml` files into it; hidden files and subdirectories do not count",
             ),
+            Ok(files) if files.len() > MOST_FILES => self.error(
+                format!("more than {MOST_FILES} rule files in the directory {}", name(directory)),
+                "name the directory that holds the rules, or join some of the files",
+            ),
             Ok(files) => files.iter().for_each(|file| self.file(file)),
             Err(error) => self.unreadable(directory, &error),
         }
@@ -49,7 +96,7 @@ impl Reading {
         // What cannot be resolved is not a file twice: a pipe, or one that is gone by now.
         if fs::canonicalize(path).is_ok_and(|path| !self.seen.insert(path)) {
             let message = format!("the file {} is named twice", name(path));
-            self.diagnostics.push(Diagnostic::nowhere(
+            self.files.diagnostics.push(Diagnostic::nowhere(
                 Severity::Warning,
                 message,
                 "it is loaded once; name each file, or the directory it is in, once",
@@ -60,6 +107,10 @@ impl Reading {
             Ok(bytes) if bytes.len() > LARGEST => {
                 self.error(format!("the file {} {TOO_LARGE}", name(path)), "split it by domains");
             }
+            Ok(bytes) if self.length + bytes.len() > LARGEST_TOGETHER => self.error(
+                format!("the file {} makes all of them larger than 256 MiB", name(path)),
+                "load fewer rule files, or smaller ones",
+            ),
             Ok(bytes) => self.text(path, bytes),
             Err(error) => self.unreadable(path, &error),
         }
@@ -67,7 +118,10 @@ impl Reading {
 
     fn text(&mut self, path: &Path, bytes: Vec<u8>) {
         match String::from_utf8(bytes) {
-            Ok(text) => self.sources.push(Source { name: path.display().to_string(), text }),
+            Ok(text) => {
+                self.length += text.len();
+                self.files.sources.push(Source { name: path.display().to_string(), text });
+            }
             Err(error) => {
                 let valid = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
                 let line = valid.filter(|byte| **byte == b'\n').count() + 1;
@@ -87,7 +141,7 @@ impl Reading {
     }
 
     fn error(&mut self, message: String, help: &str) {
-        self.diagnostics.push(Diagnostic::nowhere(Severity::Error, message, help));
+        self.files.diagnostics.push(Diagnostic::nowhere(Severity::Error, message, help));
     }
 }
 
@@ -107,6 +161,9 @@ fn rule_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
         // A link that leads nowhere is kept, so that reading it tells.
         if is_rule_file(&path) && fs::metadata(&path).map_or(true, |it| it.is_file()) {
             files.push(path);
+        }
+        if files.len() > MOST_FILES {
+            break;
         }
     }
     files.sort();

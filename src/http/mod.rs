@@ -5,7 +5,7 @@ mod pools;
 
 pub use json::Json;
 
-use crate::{decider::Decider, grpc::Service, rules, store::Condition};
+use crate::{decider::Decider, grpc::Service, reload::Reloads, rules, store::Condition};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
@@ -26,12 +26,18 @@ const JSON: &str = "application/json";
 
 /// Whether this process should be sent requests: it has its rules and listens, and it is not about to
 /// leave. Nothing else ever makes it unready.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Readiness {
     is_draining: Arc<AtomicBool>,
+    reloads: Arc<Reloads>,
 }
 
 impl Readiness {
+    /// Ready, and telling of rules that cannot be loaded.
+    pub fn new(reloads: Arc<Reloads>) -> Self {
+        Self { is_draining: Arc::default(), reloads }
+    }
+
     /// No more requests, please.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
@@ -61,8 +67,8 @@ pub fn admin(decider: Arc<Decider>) -> Router {
         .with_state(decider)
 }
 
-/// A store that cannot be used is told, but is no reason to be sent no requests: other replicas have the
-/// same one.
+/// A store that cannot be used, and rules that cannot be loaded, are told, but are no reason to be sent no
+/// requests: other replicas have the same, and the rules in force are good ones.
 async fn ready(
     State((readiness, decider)): State<(Readiness, Arc<Decider>)>,
 ) -> (StatusCode, String) {
@@ -76,6 +82,9 @@ async fn ready(
         let _ = writeln!(body, "the store cannot be used: {reason}");
     } else if let Some(reason) = refusing {
         let _ = writeln!(body, "the store refuses requests: {reason}");
+    }
+    if let Some(words) = readiness.reloads.in_words() {
+        body.push_str(&words);
     }
     (code, body)
 }

@@ -75,6 +75,12 @@ impl Queues {
         }
     }
 
+    /// What is asked of states may have changed: everybody looks, also who is not first.
+    pub fn announce_to_all(&self) {
+        let lines = self.lines();
+        lines.by_key.values().flat_map(BTreeMap::values).for_each(|bell| bell.notify_one());
+    }
+
     /// How many wait.
     pub fn waiting(&self) -> usize {
         self.lines().waiting

@@ -13,13 +13,15 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 use tollgate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
 #[derive(Debug, Deserialize)]
 struct Case {
     name: String,
-    category: String,
     level: String,
     configs: Vec<String>,
     #[serde(default)]
@@ -33,12 +35,6 @@ fn cases() -> Vec<Case> {
     serde_json::from_str(include_str!("cases.json")).unwrap()
 }
 
-/// Why a case is not held to its own expectations.
-fn is_left_out(case: &Case) -> bool {
-    // Rules are loaded once, until reload comes.
-    case.category == "reload"
-}
-
 on_every_store! { every_case_behaves_as_there_or_as_listed }
 
 async fn every_case_behaves_as_there_or_as_listed(store: &Store) {
@@ -46,7 +42,7 @@ async fn every_case_behaves_as_there_or_as_listed(store: &Store) {
     let mut failures = Vec::new();
     let mut unused: BTreeSet<&str> = differences.keys().copied().collect();
     let mut compared = 0;
-    for case in cases().iter().filter(|case| !is_left_out(case)) {
+    for case in &cases() {
         let difference = differences.get(case.name.as_str());
         unused.remove(case.name.as_str());
         if difference.is_some() && case.level == "must" {
@@ -84,6 +80,10 @@ async fn run(store: &Store, case: &Case, difference: Option<&Difference>) -> Res
     let expected = difference.map_or(&case.expected, |difference| &difference.expected);
     assert_eq!(case.requests.len(), expected.len(), "{}: an answer for each request", case.name);
     for (place, (request, expected)) in case.requests.iter().zip(expected).enumerate() {
+        if request["action"] == "reload" {
+            reload(&server, &files, request).await;
+            continue;
+        }
         for round in 0..request["repeat"].as_u64().unwrap_or(1) {
             let answer = ask(&server, &mut client, request, expected).await;
             let is_last = round + 1 == request["repeat"].as_u64().unwrap_or(1);
@@ -95,6 +95,24 @@ async fn run(store: &Store, case: &Case, difference: Option<&Difference>) -> Res
         }
     }
     Ok(())
+}
+
+/// Replaces the files by others that are valid, and waits until they are in force.
+async fn reload(server: &Server, files: &TempDir, request: &Value) {
+    let reloads = || server.log().matches("reloaded the rules").count();
+    let before = reloads();
+    let configs = request["configs"].as_array().unwrap();
+    for (place, config) in configs.iter().enumerate() {
+        let new = files.file("new", config.as_str().unwrap());
+        fs::rename(new, files.path().join(format!("{place}.yaml"))).unwrap();
+    }
+    for place in configs.len().. {
+        if fs::remove_file(files.path().join(format!("{place}.yaml"))).is_err() {
+            break;
+        }
+    }
+    let is_reloaded = async || (reloads() > before).then_some(());
+    support::until("the rules are reloaded", is_reloaded).await;
 }
 
 /// Rules that are no rules: `check` names the fault and its place, and `serve` does not start.

@@ -26,6 +26,8 @@ mod outage;
 mod packaging;
 mod pools;
 mod readme;
+mod reload;
+mod reload_storm;
 mod replicas;
 mod serve;
 mod shedding;

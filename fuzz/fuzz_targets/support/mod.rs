@@ -14,7 +14,7 @@ use tollgate::{
 const RULES: &str = include_str!("../../seeds/rules/every-form.yaml");
 
 pub static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_current_thread().build().expect("a runtime"));
+    LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
 
 static DOMAINS: LazyLock<Vec<Domain>> = LazyLock::new(|| {
     let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };

@@ -4,7 +4,10 @@
 mod tests;
 
 use super::{PoolView, WorkersView};
-use crate::{rules::describe::printable, unit::WHOLE_PARTS};
+use crate::{
+    rules::describe::printable,
+    unit::{WHOLE_PARTS, count, span},
+};
 use std::fmt::Write as _;
 
 /// All pools: each domain, and below it its pools with their slots, their workers and what they shed.
@@ -131,18 +134,4 @@ fn percent(share: f64) -> String {
         percent if percent == 0.0 && share > 0.0 => "under 0.1 %".to_owned(),
         percent => format!("{percent} %"),
     }
-}
-
-/// A time that was measured, rounded: `0.8 s`, `45 s`, `12 min`.
-fn span(micros: u64) -> String {
-    let tenths = micros.saturating_add(50_000) / 100_000;
-    match tenths {
-        0..100 => format!("{}.{} s", tenths / 10, tenths % 10),
-        100..1200 => format!("{} s", (tenths + 5) / 10),
-        _ => format!("{} min", (tenths + 300) / 600),
-    }
-}
-
-fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

@@ -8,7 +8,7 @@ mod redis;
 mod worker;
 
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
-pub(crate) use lease::{Leases, acquire, span};
+pub(crate) use lease::{Hold, Leases, acquire, span};
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};
 pub(crate) use worker::{Reports, report};
