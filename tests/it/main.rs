@@ -17,6 +17,7 @@ mod differences;
 mod envoy;
 mod envoy_leases;
 mod envoy_shedding;
+mod failure;
 mod faults;
 mod grpc;
 mod http;

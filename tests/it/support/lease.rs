@@ -63,10 +63,25 @@ impl Leases {
         self.call("/tollgate.v1.LeaseService/Acquire", request).await
     }
 
+    /// The same with a deadline, which the server is told.
+    pub(crate) async fn acquire_within(
+        &self,
+        request: AcquireRequest,
+        timeout: Duration,
+    ) -> Result<AcquireResponse, Status> {
+        let mut grpc = self.0.clone();
+        grpc.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
+        let path = PathAndQuery::from_static("/tollgate.v1.LeaseService/Acquire");
+        let mut request = Request::new(request);
+        request.set_timeout(timeout);
+        Ok(grpc.unary(request, path, ProstCodec::default()).await?.into_inner())
+    }
+
     /// Acquires, and is not refused: the lease's id.
     pub(crate) async fn acquired(&self, request: AcquireRequest) -> String {
         let answer = self.acquire(request).await.unwrap();
         assert_eq!(answer.outcome(), Outcome::Acquired, "{answer:?}");
+        assert!(!answer.degraded, "nobody holds it");
         answer.lease_id
     }
 
