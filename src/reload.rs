@@ -47,14 +47,9 @@ const MOST_LOOKS: u32 = 5;
 /// How often they are looked at though nothing was heard of a change.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The least rest after a look: other files in the same directory may change all the time.
-const LEAST_REST: Duration = Duration::from_millis(50);
-
-/// The longest rest after a look that took long.
-const LONGEST_REST: Duration = Duration::from_secs(10);
-
-/// How much longer a rest is than the look before it, so that looking costs a twentieth of a core at most.
-const REST: u32 = 20;
+/// The rest after a look, for each mebibyte that was begun: other files in the same directory may change all
+/// the time, and looking is to cost a few hundredths of a core at most.
+const REST: Duration = Duration::from_millis(50);
 
 /// The longest reason that the probe tells, in bytes. The log has all of it.
 const LONGEST_TOLD: usize = 4096;
@@ -161,13 +156,12 @@ impl Reload {
         }
         let mut is_asked = false;
         loop {
-            let began = self.reloads.clock.now();
             self.watch().await;
             let read = self.read().await;
-            let took = Duration::from_micros(self.reloads.clock.now() - began);
+            let mebibytes = u32::try_from(read.0.length() >> 20).unwrap_or(u32::MAX);
             self.look(read, is_asked).await;
             self.free().await;
-            time::sleep((took * REST).clamp(LEAST_REST, LONGEST_REST)).await;
+            time::sleep(REST.saturating_mul(mebibytes.saturating_add(1))).await;
             is_asked = tokio::select! {
                 // Whoever asks is answered, also where a change was heard of at the same time.
                 biased;

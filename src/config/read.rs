@@ -33,6 +33,11 @@ pub struct Files {
 pub struct Digest([u8; 32]);
 
 impl Files {
+    /// How many bytes were read.
+    pub fn length(&self) -> usize {
+        self.sources.iter().map(|source| source.text.len()).sum()
+    }
+
     /// The digest of all that was read, and of what could not be.
     pub fn digest(&self) -> Digest {
         let mut digest = Sha256::new();

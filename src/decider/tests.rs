@@ -282,3 +282,23 @@ async fn rules_that_were_replaced_are_for_the_caller_to_free() {
     drop(in_use);
     assert_eq!(Arc::strong_count(&replaced), 1);
 }
+
+#[tokio::test]
+async fn nobody_who_waits_keeps_rules_that_are_gone() {
+    let test = Test::new(Modes::default());
+    let (_, taken) = test.decider.acquire(&acquire(&["alone"], Duration::ZERO)).await.unwrap();
+    taken.unwrap().keep();
+    for place in 0..3 {
+        let decider = Arc::clone(&test.decider);
+        tokio::spawn(async move { decider.acquire(&acquire(&["alone"], LONG)).await });
+        while test.decider.store().queues().waiting() <= place {
+            tokio::task::yield_now().await;
+        }
+    }
+    let replaced = test.reload("max: 1,", "max: 1, ");
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(test.decider.store().queues().waiting(), 3);
+    assert_eq!(Arc::strong_count(&replaced), 1);
+}

@@ -1,8 +1,8 @@
 //! Hears of changes to files. What it hears says that it is time to look, and nothing else.
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{ErrorKind, Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,7 +37,9 @@ impl Watcher {
         // The old one goes when the new one listens, and nothing is missed.
         match self.listen(&places) {
             Ok(listening) => self.listening = Some(listening),
-            Err(error) if self.has_complained => drop(error),
+            // It was there a moment ago. Next time it is, again, or is not looked for.
+            Err(error) if is_gone(&error) => return,
+            Err(_) if self.has_complained => {}
             Err(error) => {
                 self.has_complained = true;
                 tracing::warn!(
@@ -65,6 +67,14 @@ impl Watcher {
     /// Completes when something has changed since it last did.
     pub(super) async fn heard(&self) {
         self.heard.notified().await;
+    }
+}
+
+fn is_gone(error: &notify::Error) -> bool {
+    match &error.kind {
+        ErrorKind::PathNotFound => true,
+        ErrorKind::Io(error) => error.kind() == io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 
