@@ -130,10 +130,21 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
     pub(crate) response_dynamic_metadata: bool,
 
-    /// Seconds to go on answering after SIGTERM, unready, so that callers can turn away first.
-    #[arg(long = "drain", value_name = "SECONDS", env = "TOLLGATE_DRAIN", default_value = "5",
-          value_parser = clap::value_parser!(u64).range(..=3600))]
-    pub(crate) drain_s: u64,
+    /// The most gRPC connections that may be open; more are closed at once. Also bounded by half of the
+    /// files that the process may open (`ulimit -n`).
+    #[arg(long, value_name = "CONNECTIONS", env = "TOLLGATE_MAX_CONNECTIONS", default_value = "10000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
+
+    /// Ask for a gRPC connection of this age to be opened anew, so that connections spread over replicas
+    /// that came later: `30m`. What is under way on it is finished. Without it, they live for ever.
+    #[arg(long, value_name = "DURATION", env = "TOLLGATE_MAX_CONNECTION_AGE", value_parser = age)]
+    pub(crate) max_connection_age: Option<Duration>,
+
+    /// How long to go on answering after SIGTERM, unready, so that callers can turn away first: `5s`. A bare
+    /// number is in seconds.
+    #[arg(long, value_name = "DURATION", env = "TOLLGATE_DRAIN", default_value = "5s", value_parser = drain)]
+    pub(crate) drain: Duration,
 
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
@@ -361,19 +372,40 @@ fn admin(text: &str) -> Result<String, String> {
     }
 }
 
-/// A duration in milliseconds or seconds; a bare number is in milliseconds.
+/// How long to wait for Redis; a bare number is in milliseconds.
 fn timeout(text: &str) -> Result<Duration, String> {
-    const LONGEST: Duration = Duration::from_secs(60);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number = digits.trim_end().parse().ok();
-    let duration = match (number, &text[digits.len()..]) {
-        (Some(number), "ms" | "") => Some(Duration::from_millis(number)),
-        (Some(number), "s") => Some(Duration::from_secs(number)),
-        _ => None,
-    };
-    duration
-        .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+    duration(text, "ms")
+        .filter(|it| !it.is_zero() && *it <= Duration::from_secs(60))
         .ok_or_else(|| "write a duration from 1ms to 60s".to_owned())
+}
+
+/// How long to drain; a bare number is in seconds.
+fn drain(text: &str) -> Result<Duration, String> {
+    duration(text, "s")
+        .filter(|it| *it <= Duration::from_secs(3600))
+        .ok_or_else(|| "write a duration from 0s to 1h, such as 5s".to_owned())
+}
+
+/// How old a connection may become.
+fn age(text: &str) -> Result<Duration, String> {
+    duration(text, "")
+        .filter(|it| (Duration::from_secs(1)..=Duration::from_secs(7 * 86_400)).contains(it))
+        .ok_or_else(|| "write a duration from 1s to 168h, such as 30m".to_owned())
+}
+
+/// A duration such as `250ms`, `5s`, `30m` or `1h`; a bare number is in this unit.
+fn duration(text: &str, bare: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.trim_end().parse().ok()?;
+    let unit = text.strip_prefix(digits).filter(|unit| !unit.is_empty()).unwrap_or(bare);
+    let seconds = match unit {
+        "ms" => return Some(Duration::from_millis(number)),
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 fn header_name(name: &str) -> Result<String, String> {

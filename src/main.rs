@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+mod open_files;
 mod pools;
 mod redraw;
 mod screen;
@@ -27,7 +28,7 @@ use tollgate::{
     decider::{Decider, Modes},
     grpc::Headers,
     rules::{self, Rules},
-    server::{self, Listeners},
+    server::{self, Listeners, Settings},
     store::{Memory, Redis, Store, redis},
     telemetry,
 };
@@ -94,7 +95,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         }
         let store = store(&kind, arguments).await?;
         // From here on a signal is heard, and not the end.
-        let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
+        let (leave, stop, drop_all) = told_to_stop(arguments.drain)?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
         let headers = arguments.limit_response_headers_enabled.then(|| Headers {
             limit: arguments.limit_limit_header.clone(),
@@ -103,8 +104,16 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         });
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
-        server::serve(listeners, decider, headers, leave, stop).await?;
-        Ok(())
+        let settings = Settings {
+            headers,
+            most: open_files::most_connections(arguments.max_connections),
+            longest_life: arguments.max_connection_age,
+            store_timeout: arguments.store.timeout,
+        };
+        tokio::select! {
+            served = server::serve(listeners, decider, settings, leave, stop) => Ok(served?),
+            () = drop_all => anyhow::bail!("told to stop once more: what was in flight is cut off"),
+        }
     })
 }
 
@@ -160,15 +169,17 @@ async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpList
     })
 }
 
-/// Two futures: when to leave, and when to stop. SIGTERM, as orchestrators send it, says to leave, and to
-/// stop when the drain is over; Ctrl-C, or a second signal, says to stop at once: somebody waits. Signals
-/// are caught from the call on.
+/// Futures that say when to leave, when to stop, and when to drop everything. SIGTERM, as orchestrators send
+/// it, says to leave, and to stop when the drain is over; Ctrl-C, or a second signal, says to stop at once:
+/// somebody waits. Another one does not even wait for what is in flight. Signals are caught from the call on.
 fn told_to_stop(
     drain: Duration,
-) -> io::Result<(impl Future<Output = ()>, impl Future<Output = ()>)> {
+) -> io::Result<(impl Future<Output = ()>, impl Future<Output = ()>, impl Future<Output = ()>)> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let ((leave, told_to_leave), (stop, told_to_stop)) = (oneshot::channel(), oneshot::channel());
+    let (leave, told_to_leave) = oneshot::channel();
+    let (stop, told_to_stop) = oneshot::channel();
+    let (drop_all, told_to_drop_all) = oneshot::channel();
     tokio::spawn(async move {
         let drain = tokio::select! {
             _ = terminate.recv() => drain,
@@ -182,8 +193,17 @@ fn told_to_stop(
             _ = interrupt.recv() => {}
         }
         let _ = stop.send(());
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let _ = drop_all.send(());
     });
-    Ok((async { told_to_leave.await.unwrap_or(()) }, async { told_to_stop.await.unwrap_or(()) }))
+    Ok((
+        async { told_to_leave.await.unwrap_or(()) },
+        async { told_to_stop.await.unwrap_or(()) },
+        async { told_to_drop_all.await.unwrap_or(()) },
+    ))
 }
 
 /// Prints; whoever closed the pipe has read enough.

@@ -14,6 +14,7 @@ mod config;
 mod conformance;
 mod connect;
 mod differences;
+mod doors;
 mod envoy;
 mod envoy_leases;
 mod envoy_shedding;
