@@ -6,7 +6,10 @@ use clap::{
     parser::ValueSource,
 };
 use std::{env, fmt, path::PathBuf, time::Duration};
-use tollgate::store::redis;
+use tollgate::{
+    server::{Names, TlsFiles},
+    store::redis,
+};
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
 ///
@@ -92,6 +95,9 @@ pub(crate) struct Serve {
     pub(crate) admin_addr: String,
 
     #[command(flatten)]
+    pub(crate) tls: Tls,
+
+    #[command(flatten)]
     pub(crate) store: Store,
 
     /// The most keys to keep in memory. A full store forgets those that have used least of their limits.
@@ -149,6 +155,58 @@ pub(crate) struct Serve {
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
     pub(crate) log: String,
+}
+
+/// How the gRPC and the HTTP port are kept from others.
+#[derive(Debug, Args)]
+pub(crate) struct Tls {
+    /// The server's certificate, with those between it and whom clients trust (PEM): gRPC and HTTP speak TLS
+    /// then, and only that. It is read again when it changes, and so are the other two files.
+    #[arg(
+        long = "tls-cert",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_CERT",
+        requires = "server_key"
+    )]
+    pub(crate) server_certificate: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(
+        long = "tls-key",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_KEY",
+        requires = "server_certificate"
+    )]
+    pub(crate) server_key: Option<PathBuf>,
+
+    /// Who signs the certificates of clients (PEM). Then only who shows one may ask; probes need none.
+    #[arg(
+        long = "tls-client-ca",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_CLIENT_CA",
+        requires = "server_certificate"
+    )]
+    pub(crate) client_authority: Option<PathBuf>,
+
+    /// The names of clients that may ask: a DNS name or a URI in their certificate, `*.example.com` or
+    /// `spiffe://example.com/ns/edge/*` for all below one. Without it, all may that are signed. Separated by
+    /// commas, or several times.
+    #[arg(
+        long = "tls-client-names",
+        value_name = "NAMES",
+        env = "TOLLGATE_TLS_CLIENT_NAMES",
+        value_delimiter = ',',
+        requires = "client_authority"
+    )]
+    pub(crate) client_names: Vec<Names>,
+}
+
+impl Tls {
+    /// Where to read what it takes; `None` for plain text.
+    pub(crate) fn files(&self) -> Option<TlsFiles> {
+        let (certificate, key) = self.server_certificate.clone().zip(self.server_key.clone())?;
+        Some(TlsFiles { certificate, key, client_authority: self.client_authority.clone() })
+    }
 }
 
 /// What is or holds a password, and is not shown.

@@ -28,7 +28,7 @@ use tollgate::{
     decider::{Decider, Modes},
     grpc::Headers,
     rules::{self, Rules},
-    server::{self, Listeners, Settings},
+    server::{self, Listeners, Settings, Tls},
     store::{Memory, Redis, Store, redis},
     telemetry,
 };
@@ -81,6 +81,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
     let kind = arguments.store.kind().context("--store")?;
     let loaded = load(arguments)?;
+    let tls = arguments.tls.files().map(Tls::open).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let listeners = Listeners {
@@ -105,6 +106,8 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
         let settings = Settings {
+            tls,
+            client_names: arguments.tls.client_names.iter().cloned().collect(),
             headers,
             most: open_files::most_connections(arguments.max_connections),
             longest_life: arguments.max_connection_age,

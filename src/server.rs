@@ -1,7 +1,7 @@
 //! Serves: every door on its listener, until told to stop; then finishes what is in flight.
 //!
 //! `door.rs` is how callers come in, `connection.rs` what they come on; `http1.rs` and `http2.rs` are what is
-//! spoken there.
+//! spoken there, and `tls.rs` how it is kept from others.
 
 mod connection;
 mod door;
@@ -9,16 +9,19 @@ mod http1;
 mod http2;
 #[cfg(test)]
 mod tests;
+mod tls;
+
+pub use tls::{Files as TlsFiles, InvalidName, Names, Tls, TlsError};
 
 use crate::{
     clock::Clock,
     decider::Decider,
     grpc::{self, Headers, Leases, Reports, Service},
     http::{self, Json, Readiness},
-    telemetry::{DoorWatch, PoolWatch, Watch},
+    telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
 };
 use axum::Router;
-use door::{Counts, Door};
+use door::Door;
 use http2::Services;
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::{
@@ -55,8 +58,11 @@ pub struct Listeners {
 }
 
 /// How callers are served.
-#[derive(Debug)]
 pub struct Settings {
+    /// How gRPC and HTTP are kept from others; without, they speak plain text.
+    pub tls: Option<Tls>,
+    /// The names of clients that may ask. Empty, all may whose certificate is signed.
+    pub client_names: Names,
     /// The names of rate limit headers, where these are to be added.
     pub headers: Option<Headers>,
     /// How many connections may be open.
@@ -103,23 +109,37 @@ pub async fn serve(
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let Settings { headers, most, longest_life, store_timeout } = settings;
+    let Settings { tls, client_names, headers, most, longest_life, store_timeout } = settings;
+    let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let readiness = Readiness::default();
     let decisions = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
-    let public = http::public(decisions.clone(), json, readiness.clone(), Arc::clone(&decider));
+    let public = http::public(
+        decisions.clone(),
+        json,
+        readiness.clone(),
+        Arc::clone(&decider),
+        asks_clients,
+    );
     let admin = http::admin(Arc::clone(&decider));
     let (reporter, health) = tonic_health::server::health_reporter();
     tell_health(&reporter, ServingStatus::Serving).await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
-    let grpc_door = Door::new(listeners.grpc, most.grpc);
-    let http_door = Door::new(listeners.http, most.http);
+    let mut grpc_door = Door::new(listeners.grpc, most.grpc);
+    let mut http_door = Door::new(listeners.http, most.http);
     let admin_door = Door::new(listeners.admin, most.admin);
+    if let Some(tls) = &tls {
+        grpc_door = grpc_door.with_tls(tls.http2(), client_names.clone());
+        http_door = http_door.with_tls(tls.http1(), client_names);
+    }
     let counts = [("gRPC", &grpc_door), ("HTTP", &http_door), ("admin", &admin_door)]
         .map(|(name, door)| (DoorWatch::new(name), door.counts()));
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), counts, told));
+    if let Some(tls) = tls {
+        tokio::spawn(until_either(tls.keep_current(), closed.clone()));
+    }
     tokio::spawn(watch_pools(Arc::clone(&decider), closed.clone()));
     let services = Services {
         decisions,
@@ -183,15 +203,24 @@ async fn until_closed(mut closed: watch::Receiver<()>) {
     while closed.changed().await.is_ok() {}
 }
 
+/// Goes on until the doors close.
+async fn until_either(work: impl Future<Output = ()>, closed: watch::Receiver<()>) {
+    tokio::select! {
+        () = work => {}
+        () = until_closed(closed) => {}
+    }
+}
+
 async fn serve_http(door: Door, router: Router, closed: watch::Receiver<()>) {
-    let serve = |connection| http1::serve(connection, router.clone(), closed.clone());
-    door.open(closed.clone(), serve).await;
+    let told = closed.clone();
+    let serve = move |connection| http1::serve(connection, router.clone(), told.clone());
+    door.open(closed, serve).await;
 }
 
 /// Tells the log how it stands with the store and at the doors, until all is over.
 async fn watch_store(
     decider: Arc<Decider>,
-    mut doors: [(DoorWatch, Arc<Counts>); 3],
+    mut doors: [(DoorWatch, watch::Receiver<DoorCounts>); 3],
     over: watch::Receiver<()>,
 ) {
     let store = decider.store().name();
@@ -213,7 +242,8 @@ async fn watch_store(
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
         for (watch, counts) in &mut doors {
-            log_of_doors(watch.tell(counts.now(), now));
+            let counts = *counts.borrow();
+            log_of_doors(watch.tell(&counts, now));
         }
     }
 }
@@ -238,10 +268,7 @@ async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
             }
         }
     };
-    tokio::select! {
-        () = watching => {}
-        () = until_closed(closed) => {}
-    }
+    until_either(watching, closed).await;
 }
 
 fn log(store: &str, lines: Vec<(Level, String)>) {

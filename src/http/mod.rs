@@ -1,8 +1,10 @@
 //! The HTTP doors: `/json` and the probes for everybody, the rules and the pools for the operator.
 
+mod caller;
 mod json;
 mod pools;
 
+pub use caller::Caller;
 pub use json::Json;
 
 use crate::{decider::Decider, grpc::Service, rules, store::Condition};
@@ -10,6 +12,7 @@ use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
     http::{HeaderMap, StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -42,11 +45,21 @@ impl Readiness {
     }
 }
 
-/// The door for everybody.
-pub fn public(service: Service, json: Json, readiness: Readiness, decider: Arc<Decider>) -> Router {
-    let decide = post(json::should_rate_limit)
+/// The door for everybody; but where certificates are asked for, only those may ask for a decision who have
+/// shown one. Probes have none.
+pub fn public(
+    service: Service,
+    json: Json,
+    readiness: Readiness,
+    decider: Arc<Decider>,
+    asks_certificates: bool,
+) -> Router {
+    let mut decide = post(json::should_rate_limit)
         .with_state((service, json))
         .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
+    if asks_certificates {
+        decide = decide.layer(middleware::from_fn(caller::known_only));
+    }
     Router::new()
         .route("/json", decide)
         .route("/healthcheck", get(|| async { "OK" }))

@@ -1,5 +1,6 @@
 //! A connection that was let in: its bytes, and its place among those that may be open.
 
+use crate::http::Caller;
 use std::{
     io,
     pin::Pin,
@@ -12,6 +13,8 @@ use tokio::{
     sync::OwnedSemaphorePermit,
     time::{self, Sleep},
 };
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tonic::transport::server::Connected;
 
 /// How long a caller may take to read anything of what waits for him. Nobody holds a place, and what was
@@ -21,9 +24,13 @@ const LONGEST_STALL: Duration = Duration::from_secs(30);
 /// What a client says first over HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Bytes as they are, or within TLS.
+pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 /// A connection to a caller.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
+    caller: Caller,
     /// What was read to find out who speaks, and is to be read again.
     unread: &'static [u8],
     /// Runs while something is to be written that the caller does not take.
@@ -33,8 +40,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, unread: &[], stall: None, _place: place }
+    pub(super) fn new(stream: Stream, caller: Caller, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, caller, unread: &[], stall: None, _place: place }
+    }
+
+    /// Who is at the other end.
+    pub(super) const fn caller(&self) -> Caller {
+        self.caller
     }
 
     /// Waits until the caller has said that it speaks HTTP/2.

@@ -1,88 +1,99 @@
 //! A door: a listener, and how callers come in. Whatever stands behind it, each connection takes a place, of
 //! which there are so many, and is served in a task of its own, so that nobody's slowness keeps others out.
 
-use super::{connection::Connection, until_closed};
-use crate::telemetry::DoorCounts;
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+use super::{
+    connection::{Connection, Stream},
+    tls::{self, Current, Names},
+    until_closed,
 };
+use crate::{http::Caller, telemetry::DoorCounts};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
     time,
 };
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 
 /// How long to wait after the system could not accept a connection, for want of files or memory: it will not
 /// have more of them at once.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
+/// How long a TLS handshake may take.
+const SLOWEST_HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// A door that nobody has come through yet.
-#[derive(Debug)]
 pub(super) struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
-    counts: Arc<Counts>,
+    entrance: Entrance,
 }
 
-/// [`DoorCounts`] that are being counted.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    full: AtomicU64,
-    not_accepted: AtomicU64,
-}
-
-impl Counts {
-    pub(super) fn now(&self) -> DoorCounts {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        DoorCounts { full: read(&self.full), not_accepted: read(&self.not_accepted) }
-    }
+/// What callers pass on their way in.
+#[derive(Clone)]
+struct Entrance {
+    tls: Option<(Current, Arc<Names>)>,
+    counts: Arc<watch::Sender<DoorCounts>>,
 }
 
 impl Door {
     /// A door with room for so many connections at a time.
     pub(super) fn new(listener: TcpListener, most: usize) -> Self {
         let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { listener, places, counts: Arc::default() }
+        Self { listener, places, entrance: Entrance { tls: None, counts: Arc::default() } }
+    }
+
+    /// The same door, but with TLS, where those are known whose certificate has one of these names.
+    pub(super) fn with_tls(mut self, tls: Current, names: Names) -> Self {
+        self.entrance.tls = Some((tls, Arc::new(names)));
+        self
     }
 
     /// What happens here.
-    pub(super) fn counts(&self) -> Arc<Counts> {
-        Arc::clone(&self.counts)
+    pub(super) fn counts(&self) -> watch::Receiver<DoorCounts> {
+        self.entrance.counts.subscribe()
     }
 
     /// Lets callers in until the doors close, and then waits for those who are in. Dropped, it cuts them off.
-    pub(super) async fn open<Serving>(
-        self,
-        closed: watch::Receiver<()>,
-        serve: impl Fn(Connection) -> Serving,
-    ) where
+    pub(super) async fn open<Serve, Serving>(self, closed: watch::Receiver<()>, serve: Serve)
+    where
+        Serve: Fn(Connection) -> Serving + Clone + Send + 'static,
         Serving: Future<Output = ()> + Send + 'static,
     {
         let mut connections = JoinSet::new();
-        let closed = until_closed(closed);
-        tokio::pin!(closed);
+        let closing = until_closed(closed.clone());
+        tokio::pin!(closing);
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
-                () = &mut closed => break,
+                () = &mut closing => break,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    if let Some(connection) = self.let_in(stream) {
-                        connections.spawn(serve(connection));
-                    }
+                    let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                        // Better told so at once than left to wait.
+                        self.entrance.count(|counts| &mut counts.full);
+                        continue;
+                    };
+                    let (entrance, serve) = (self.entrance.clone(), serve.clone());
+                    let closed = until_closed(closed.clone());
+                    connections.spawn(async move {
+                        let entered = tokio::select! {
+                            entered = entrance.enter(stream, place) => entered,
+                            () = closed => None,
+                        };
+                        if let Some(connection) = entered {
+                            serve(connection).await;
+                        }
+                    });
                 }
                 // One who left before he came in.
                 Err(error) if is_of_one_caller(&error) => {}
                 Err(_) => {
-                    self.counts.not_accepted.fetch_add(1, Ordering::Relaxed);
+                    self.entrance.count(|counts| &mut counts.not_accepted);
                     time::sleep(ACCEPT_AGAIN).await;
                 }
             }
@@ -90,16 +101,50 @@ impl Door {
         drop((self, serve));
         while connections.join_next().await.is_some() {}
     }
+}
 
-    /// Gives the caller a place; where there is none, it is better told so at once than left to wait.
-    fn let_in(&self, stream: TcpStream) -> Option<Connection> {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.counts.full.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
+impl Entrance {
+    async fn enter(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> Option<Connection> {
         // Answers are small, and waited for. A socket that has gone already is found out by whoever reads it.
         let _ = stream.set_nodelay(true);
-        Some(Connection::new(stream, place))
+        let (stream, caller) = match &self.tls {
+            None => (Either::Left(stream), Caller::Unknown),
+            Some((tls, names)) => self.shake_hands(stream, tls, names).await?,
+        };
+        Some(Connection::new(stream, caller, place))
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        tls: &Current,
+        names: &Names,
+    ) -> Option<(Stream, Caller)> {
+        let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
+        let stream = match time::timeout(SLOWEST_HANDSHAKE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                if let Some(count) = tls::count_of(&error) {
+                    self.count(count);
+                }
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let (_, session) = stream.get_ref();
+        let caller = match session.peer_certificates().and_then(<[_]>::first) {
+            None => Caller::Unknown,
+            Some(certificate) if names.allow(certificate) => Caller::Known,
+            Some(_) => {
+                self.count(|counts| &mut counts.strangers);
+                Caller::Stranger
+            }
+        };
+        Some((Either::Right(Box::new(stream)), caller))
+    }
+
+    fn count(&self, which: fn(&mut DoorCounts) -> &mut u64) {
+        self.counts.send_modify(|counts| *which(counts) += 1);
     }
 }
 

@@ -1,7 +1,10 @@
 //! gRPC, which is HTTP/2, on the connections of a door.
 
 use super::{ServeError, connection::Connection, door::Door, until_closed};
-use crate::grpc::{self, DESCRIPTORS, Leases, Reports, Service};
+use crate::{
+    grpc::{self, DESCRIPTORS, Leases, Reports, Service},
+    http::Caller,
+};
 use std::{convert::Infallible, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
@@ -96,7 +99,8 @@ async fn greet(
         greeted = time::timeout(SLOWEST_PREFACE, connection.speaks_http2()) => greeted,
         () = until_closed(closed) => return,
     };
-    if matches!(greeted, Ok(Ok(()))) {
+    // A stranger would learn nothing more here: the log tells the operator.
+    if matches!(greeted, Ok(Ok(()))) && connection.caller() != Caller::Stranger {
         // Where nobody takes it any more, the doors are closing.
         let _ = come_in.send(connection).await;
     }

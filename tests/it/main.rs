@@ -32,5 +32,6 @@ mod shedding;
 mod slots;
 mod storage;
 mod support;
+mod tls;
 mod twins;
 mod utilization;

@@ -1,12 +1,14 @@
 //! What tests need around the server: the program itself as a process, files that vanish, HTTP as
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
+mod authority;
 mod envoy;
 mod lease;
 mod proxy;
 mod redis;
 mod worker;
 
+pub(crate) use authority::{Authority, Identity, TlsClient};
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Leases, acquire, span};
 pub(crate) use proxy::Proxy;
@@ -328,7 +330,10 @@ pub(crate) async fn send(
         read?;
     }
     drop(sending.await);
+    read_response(answer)
+}
 
+fn read_response(answer: Vec<u8>) -> std::io::Result<Response> {
     let answer = String::from_utf8(answer).map_err(std::io::Error::other)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());

@@ -8,7 +8,7 @@ fn a_flood_is_a_line_now_and_then_and_nobody_in_it_is_forgotten() {
     let mut lines = Vec::new();
     for second in 0..=60 {
         let counts = DoorCounts { full: 1000 * (second + 1), ..DoorCounts::default() };
-        lines.extend(watch.tell(counts, Timestamp::from_micros(second * SECOND)));
+        lines.extend(watch.tell(&counts, Timestamp::from_micros(second * SECOND)));
     }
     assert_eq!(lines.len(), 7, "one every ten seconds");
     let told =
