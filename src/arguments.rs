@@ -7,6 +7,7 @@ use clap::{
 };
 use std::{env, fmt, path::PathBuf, time::Duration};
 use tollgate::{
+    http::{InvalidToken, Token, TokenSource},
     server::{Names, TlsFiles},
     store::redis,
 };
@@ -84,7 +85,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Keep it closed to the outside.
+    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Elsewhere than on loopback it must be protected, by
+    /// --admin-token-file or --admin-client-names.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -93,6 +95,9 @@ pub(crate) struct Serve {
         value_parser = address
     )]
     pub(crate) admin_addr: String,
+
+    #[command(flatten)]
+    pub(crate) admin_token: AdminToken,
 
     #[command(flatten)]
     pub(crate) tls: Tls,
@@ -199,6 +204,39 @@ pub(crate) struct Tls {
         requires = "client_authority"
     )]
     pub(crate) client_names: Vec<Names>,
+
+    /// The names of clients that may ask at the admin port, in the same form. Without it, certificates are not
+    /// asked for there.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        env = "TOLLGATE_ADMIN_CLIENT_NAMES",
+        value_delimiter = ',',
+        requires = "client_authority"
+    )]
+    pub(crate) admin_client_names: Vec<Names>,
+}
+
+/// The token of the admin port.
+#[derive(Debug, Args)]
+pub(crate) struct AdminToken {
+    /// A file with the token of the admin port, which is then asked for: 16 characters or more. It is read
+    /// again when it changes. The variable TOLLGATE_ADMIN_TOKEN can hold the token itself.
+    #[arg(long = "admin-token-file", value_name = "FILE", env = "TOLLGATE_ADMIN_TOKEN_FILE")]
+    file: Option<PathBuf>,
+}
+
+impl AdminToken {
+    /// The token, where there is to be one. It is no argument: everybody on the machine can read those.
+    pub(crate) fn open(&self) -> Result<Option<Token>, InvalidToken> {
+        let text = env::var_os("TOLLGATE_ADMIN_TOKEN").filter(|text| !text.is_empty());
+        let source = match (&self.file, text) {
+            (Some(path), _) => TokenSource::File(path.clone()),
+            (None, Some(text)) => TokenSource::Environment(text.to_string_lossy().into_owned()),
+            (None, None) => return Ok(None),
+        };
+        Token::open(source).map(Some)
+    }
 }
 
 impl Tls {
@@ -339,6 +377,26 @@ pub(crate) struct Admin {
         value_parser = admin
     )]
     pub(crate) address: String,
+
+    #[command(flatten)]
+    pub(crate) token: AdminToken,
+
+    /// Whom to trust to have signed the server's certificate (PEM). With it, TLS is spoken.
+    #[arg(long = "admin-ca", value_name = "FILE", env = "TOLLGATE_ADMIN_CA")]
+    pub(crate) authority: Option<PathBuf>,
+
+    /// A certificate to show to the server (PEM).
+    #[arg(long = "admin-cert", value_name = "FILE", env = "TOLLGATE_ADMIN_CERT", requires_all = ["key", "authority"])]
+    pub(crate) certificate: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(
+        long = "admin-key",
+        value_name = "FILE",
+        env = "TOLLGATE_ADMIN_KEY",
+        requires = "certificate"
+    )]
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]

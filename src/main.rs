@@ -28,7 +28,7 @@ use tollgate::{
     decider::{Decider, Modes},
     grpc::Headers,
     rules::{self, Rules},
-    server::{self, Listeners, Settings, Tls},
+    server::{self, Admin, Listeners, Settings, Tls},
     store::{Memory, Redis, Store, redis},
     telemetry,
 };
@@ -82,6 +82,10 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
     let kind = arguments.store.kind().context("--store")?;
     let loaded = load(arguments)?;
     let tls = arguments.tls.files().map(Tls::open).transpose()?;
+    let admin = Admin {
+        token: arguments.admin_token.open()?,
+        client_names: arguments.tls.admin_client_names.iter().cloned().collect(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let listeners = Listeners {
@@ -89,6 +93,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
+        admin.protects(listeners.admin.local_addr()?)?;
         if matches!(kind, StoreKind::Memory) && env::var_os("REDIS_URL").is_some() {
             tracing::warn!(
                 "REDIS_URL is not read here, and states are kept in memory: set TOLLGATE_STORE to share them"
@@ -108,6 +113,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         let settings = Settings {
             tls,
             client_names: arguments.tls.client_names.iter().cloned().collect(),
+            admin,
             headers,
             most: open_files::most_connections(arguments.max_connections),
             longest_life: arguments.max_connection_age,

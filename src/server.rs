@@ -17,13 +17,13 @@ use crate::{
     clock::Clock,
     decider::Decider,
     grpc::{self, Headers, Leases, Reports, Service},
-    http::{self, Json, Readiness},
+    http::{self, AdminAccess, Json, Readiness, Token},
     telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
 };
 use axum::Router;
 use door::Door;
 use http2::Services;
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::watch,
@@ -63,6 +63,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// The names of clients that may ask. Empty, all may whose certificate is signed.
     pub client_names: Names,
+    /// How the operator's door is kept from others.
+    pub admin: Admin,
     /// The names of rate limit headers, where these are to be added.
     pub headers: Option<Headers>,
     /// How many connections may be open.
@@ -71,6 +73,35 @@ pub struct Settings {
     pub longest_life: Option<Duration>,
     /// How long the store may take to answer.
     pub store_timeout: Duration,
+}
+
+/// Who may ask at the operator's door.
+#[derive(Default)]
+pub struct Admin {
+    /// Who brings this.
+    pub token: Option<Token>,
+    /// Whose certificate has one of these names; empty, no certificate is asked for.
+    pub client_names: Names,
+}
+
+/// Why the operator's door is not opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--admin-addr {0} is open to others, who could see the rules and the pools: keep it on loopback (127.0.0.1:6070), or protect it with --admin-token-file (or TOLLGATE_ADMIN_TOKEN), or with --tls-client-ca and --admin-client-names"
+)]
+pub struct Unprotected(SocketAddr);
+
+impl Admin {
+    /// Whether nobody else can come in at this address.
+    ///
+    /// # Errors
+    ///
+    /// Where everybody can who reaches it.
+    pub fn protects(&self, address: SocketAddr) -> Result<(), Unprotected> {
+        let is_protected = self.token.is_some() || !self.client_names.is_empty();
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        if is_loopback || is_protected { Ok(()) } else { Err(Unprotected(address)) }
+    }
 }
 
 /// How many connections may be open, door by door: a flood at one is none at the others.
@@ -109,7 +140,8 @@ pub async fn serve(
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let Settings { tls, client_names, headers, most, longest_life, store_timeout } = settings;
+    let Settings { tls, client_names, admin, headers, most, longest_life, store_timeout } =
+        settings;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let readiness = Readiness::default();
     let decisions = Service::new(Arc::clone(&decider), headers);
@@ -121,7 +153,14 @@ pub async fn serve(
         Arc::clone(&decider),
         asks_clients,
     );
-    let admin = http::admin(Arc::clone(&decider));
+    let is_loopback =
+        listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+    let access = AdminAccess {
+        is_loopback,
+        asks_certificates: !admin.client_names.is_empty(),
+        token: admin.token.clone(),
+    };
+    let operator = http::admin(Arc::clone(&decider), access);
     let (reporter, health) = tonic_health::server::health_reporter();
     tell_health(&reporter, ServingStatus::Serving).await;
 
@@ -129,10 +168,21 @@ pub async fn serve(
     let (over, told) = watch::channel(());
     let mut grpc_door = Door::new(listeners.grpc, most.grpc);
     let mut http_door = Door::new(listeners.http, most.http);
-    let admin_door = Door::new(listeners.admin, most.admin);
+    let mut admin_door = Door::new(listeners.admin, most.admin);
     if let Some(tls) = &tls {
         grpc_door = grpc_door.with_tls(tls.http2(), client_names.clone());
         http_door = http_door.with_tls(tls.http1(), client_names);
+        // On loopback nobody else listens in, and nobody asks it by a name that is in a certificate.
+        if !is_loopback || !admin.client_names.is_empty() {
+            admin_door = admin_door.with_tls(tls.http1(), admin.client_names);
+        }
+    } else if !is_loopback {
+        tracing::warn!(
+            "the admin port speaks plain text, its token too: give --tls-cert, or keep it on loopback"
+        );
+    }
+    if let Some(token) = admin.token {
+        tokio::spawn(until_either(token.keep_current(), closed.clone()));
     }
     let counts = [("gRPC", &grpc_door), ("HTTP", &http_door), ("admin", &admin_door)]
         .map(|(name, door)| (DoorWatch::new(name), door.counts()));
@@ -151,7 +201,7 @@ pub async fn serve(
         let (served, (), ()) = tokio::join!(
             http2::serve(grpc_door, services, longest_life, closed.clone()),
             serve_http(http_door, public, closed.clone()),
-            serve_http(admin_door, admin, closed),
+            serve_http(admin_door, operator, closed),
         );
         served
     };

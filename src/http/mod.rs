@@ -1,18 +1,21 @@
 //! The HTTP doors: `/json` and the probes for everybody, the rules and the pools for the operator.
 
 mod caller;
+mod host;
 mod json;
 mod pools;
+mod token;
 
 pub use caller::Caller;
 pub use json::Json;
+pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{decider::Decider, grpc::Service, rules, store::Condition};
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderMap, StatusCode, header},
-    middleware,
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -66,12 +69,43 @@ pub fn public(
         .route("/ready", get(ready).with_state((readiness, decider)))
 }
 
+/// Who may ask at the door for the operator. All that is said here is demanded.
+#[derive(Clone, Default)]
+pub struct AdminAccess {
+    /// The door is on loopback, and is to be called so.
+    pub is_loopback: bool,
+    /// A certificate is to be shown, with a name that may ask.
+    pub asks_certificates: bool,
+    /// This token is to be brought.
+    pub token: Option<Token>,
+}
+
 /// The door for the operator.
-pub fn admin(decider: Arc<Decider>) -> Router {
-    Router::new()
+pub fn admin(decider: Arc<Decider>, access: AdminAccess) -> Router {
+    let mut router = Router::new()
         .route("/rlconfig", get(rules_in_force))
         .route("/pools", get(pools::show))
-        .with_state(decider)
+        .with_state(decider);
+    // The last is asked first.
+    if let Some(token) = access.token {
+        router = router.layer(middleware::from_fn_with_state(token, with_token));
+    }
+    if access.asks_certificates {
+        router = router.layer(middleware::from_fn(caller::known_only));
+    }
+    if access.is_loopback {
+        router = router.layer(middleware::from_fn(host::loopback_only));
+    }
+    router
+}
+
+/// Lets those ask who bring the token.
+async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
+    if token.is_in(request.headers()) {
+        return next.run(request).await;
+    }
+    let why = "this port wants its token: send `authorization: Bearer <token>`; the command takes it from --admin-token-file, or from TOLLGATE_ADMIN_TOKEN\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], why).into_response()
 }
 
 /// A store that cannot be used is told, but is no reason to be sent no requests: other replicas have the

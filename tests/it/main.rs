@@ -8,6 +8,7 @@
     reason = "clippy knows test functions, but not what they share; a test fails by panicking"
 )]
 
+mod admin;
 mod clients;
 mod command;
 mod config;
