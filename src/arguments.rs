@@ -6,7 +6,12 @@ use clap::{
     parser::ValueSource,
 };
 use std::{env, fmt, path::PathBuf, time::Duration};
-use tollgate::{rules::OnStoreFailure, store::redis};
+use tollgate::{
+    http::{InvalidToken, Token, TokenSource},
+    rules::OnStoreFailure,
+    server::{Names, TlsFiles},
+    store::redis,
+};
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
 ///
@@ -81,7 +86,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Keep it closed to the outside.
+    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Elsewhere than on loopback it must be protected, by
+    /// --admin-token-file or --admin-client-names.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -90,6 +96,12 @@ pub(crate) struct Serve {
         value_parser = address
     )]
     pub(crate) admin_addr: String,
+
+    #[command(flatten)]
+    pub(crate) admin_token: AdminToken,
+
+    #[command(flatten)]
+    pub(crate) tls: Tls,
 
     #[command(flatten)]
     pub(crate) store: Store,
@@ -135,14 +147,110 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
     pub(crate) response_dynamic_metadata: bool,
 
-    /// Seconds to go on answering after SIGTERM, unready, so that callers can turn away first.
-    #[arg(long = "drain", value_name = "SECONDS", env = "TOLLGATE_DRAIN", default_value = "5",
-          value_parser = clap::value_parser!(u64).range(..=3600))]
-    pub(crate) drain_s: u64,
+    /// The most gRPC connections that may be open; more are closed at once. Also bounded by half of the
+    /// files that the process may open (`ulimit -n`).
+    #[arg(long, value_name = "CONNECTIONS", env = "TOLLGATE_MAX_CONNECTIONS", default_value = "10000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
+
+    /// Ask for a gRPC connection of this age to be opened anew, so that connections spread over replicas
+    /// that came later: `30m`. What is under way on it is finished. Without it, they live for ever.
+    #[arg(long, value_name = "DURATION", env = "TOLLGATE_MAX_CONNECTION_AGE", value_parser = age)]
+    pub(crate) max_connection_age: Option<Duration>,
+
+    /// How long to go on answering after SIGTERM, unready, so that callers can turn away first: `5s`. A bare
+    /// number is in seconds.
+    #[arg(long, value_name = "DURATION", env = "TOLLGATE_DRAIN", default_value = "5s", value_parser = drain)]
+    pub(crate) drain: Duration,
 
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
     pub(crate) log: String,
+}
+
+/// How the gRPC and the HTTP port are kept from others.
+#[derive(Debug, Args)]
+pub(crate) struct Tls {
+    /// The server's certificate, with those between it and whom clients trust (PEM): gRPC and HTTP speak TLS
+    /// then, and only that. It is read again when it changes, and so are the other two files.
+    #[arg(
+        long = "tls-cert",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_CERT",
+        requires = "server_key"
+    )]
+    pub(crate) server_certificate: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(
+        long = "tls-key",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_KEY",
+        requires = "server_certificate"
+    )]
+    pub(crate) server_key: Option<PathBuf>,
+
+    /// Who signs the certificates of clients (PEM). Then only who shows one may ask; probes need none.
+    #[arg(
+        long = "tls-client-ca",
+        value_name = "FILE",
+        env = "TOLLGATE_TLS_CLIENT_CA",
+        requires = "server_certificate"
+    )]
+    pub(crate) client_authority: Option<PathBuf>,
+
+    /// The names of clients that may ask: a DNS name or a URI in their certificate, `*.example.com` or
+    /// `spiffe://example.com/ns/edge/*` for all below one. Without it, all may that are signed. Separated by
+    /// commas, or several times.
+    #[arg(
+        long = "tls-client-names",
+        value_name = "NAMES",
+        env = "TOLLGATE_TLS_CLIENT_NAMES",
+        value_delimiter = ',',
+        requires = "client_authority"
+    )]
+    pub(crate) client_names: Vec<Names>,
+
+    /// The names of clients that may ask at the admin port, in the same form. Without it, certificates are not
+    /// asked for there.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        env = "TOLLGATE_ADMIN_CLIENT_NAMES",
+        value_delimiter = ',',
+        requires = "client_authority"
+    )]
+    pub(crate) admin_client_names: Vec<Names>,
+}
+
+/// The token of the admin port.
+#[derive(Debug, Args)]
+pub(crate) struct AdminToken {
+    /// A file with the token of the admin port, which is then asked for: 16 characters or more. It is read
+    /// again when it changes. The variable TOLLGATE_ADMIN_TOKEN can hold the token itself.
+    #[arg(long = "admin-token-file", value_name = "FILE", env = "TOLLGATE_ADMIN_TOKEN_FILE")]
+    file: Option<PathBuf>,
+}
+
+impl AdminToken {
+    /// The token, where there is to be one. It is no argument: everybody on the machine can read those.
+    pub(crate) fn open(&self) -> Result<Option<Token>, InvalidToken> {
+        let text = env::var_os("TOLLGATE_ADMIN_TOKEN").filter(|text| !text.is_empty());
+        let source = match (&self.file, text) {
+            (Some(path), _) => TokenSource::File(path.clone()),
+            (None, Some(text)) => TokenSource::Environment(text.to_string_lossy().into_owned()),
+            (None, None) => return Ok(None),
+        };
+        Token::open(source).map(Some)
+    }
+}
+
+impl Tls {
+    /// Where to read what it takes; `None` for plain text.
+    pub(crate) fn files(&self) -> Option<TlsFiles> {
+        let (certificate, key) = self.server_certificate.clone().zip(self.server_key.clone())?;
+        Some(TlsFiles { certificate, key, client_authority: self.client_authority.clone() })
+    }
 }
 
 /// What is or holds a password, and is not shown.
@@ -288,6 +396,26 @@ pub(crate) struct Admin {
         value_parser = admin
     )]
     pub(crate) address: String,
+
+    #[command(flatten)]
+    pub(crate) token: AdminToken,
+
+    /// Whom to trust to have signed the server's certificate (PEM). With it, TLS is spoken.
+    #[arg(long = "admin-ca", value_name = "FILE", env = "TOLLGATE_ADMIN_CA")]
+    pub(crate) authority: Option<PathBuf>,
+
+    /// A certificate to show to the server (PEM).
+    #[arg(long = "admin-cert", value_name = "FILE", env = "TOLLGATE_ADMIN_CERT", requires_all = ["key", "authority"])]
+    pub(crate) certificate: Option<PathBuf>,
+
+    /// The key of that certificate (PEM).
+    #[arg(
+        long = "admin-key",
+        value_name = "FILE",
+        env = "TOLLGATE_ADMIN_KEY",
+        requires = "certificate"
+    )]
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -379,23 +507,44 @@ fn admin(text: &str) -> Result<String, String> {
     }
 }
 
-/// A duration in milliseconds or seconds; a bare number is in milliseconds.
+/// How long to wait for Redis; a bare number is in milliseconds.
 fn timeout(text: &str) -> Result<Duration, String> {
-    const LONGEST: Duration = Duration::from_secs(60);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number = digits.trim_end().parse().ok();
-    let duration = match (number, &text[digits.len()..]) {
-        (Some(number), "ms" | "") => Some(Duration::from_millis(number)),
-        (Some(number), "s") => Some(Duration::from_secs(number)),
-        _ => None,
-    };
-    duration
-        .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+    duration(text, "ms")
+        .filter(|it| !it.is_zero() && *it <= Duration::from_secs(60))
         .ok_or_else(|| "write a duration from 1ms to 60s".to_owned())
 }
 
 fn policy(name: &str) -> Result<OnStoreFailure, String> {
     OnStoreFailure::named(name).ok_or_else(|| "write allow, deny or local".to_owned())
+}
+
+/// How long to drain; a bare number is in seconds.
+fn drain(text: &str) -> Result<Duration, String> {
+    duration(text, "s")
+        .filter(|it| *it <= Duration::from_secs(3600))
+        .ok_or_else(|| "write a duration from 0s to 1h, such as 5s".to_owned())
+}
+
+/// How old a connection may become.
+fn age(text: &str) -> Result<Duration, String> {
+    duration(text, "")
+        .filter(|it| (Duration::from_secs(1)..=Duration::from_secs(7 * 86_400)).contains(it))
+        .ok_or_else(|| "write a duration from 1s to 168h, such as 30m".to_owned())
+}
+
+/// A duration such as `250ms`, `5s`, `30m` or `1h`; a bare number is in this unit.
+fn duration(text: &str, bare: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.trim_end().parse().ok()?;
+    let unit = text.strip_prefix(digits).filter(|unit| !unit.is_empty()).unwrap_or(bare);
+    let seconds = match unit {
+        "ms" => return Some(Duration::from_millis(number)),
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 fn header_name(name: &str) -> Result<String, String> {

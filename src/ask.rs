@@ -1,11 +1,20 @@
 //! Asks a running server, at its admin port.
 
+use crate::arguments::Admin;
 use axum::body::{self, Body};
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use std::{io, time::Duration};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+use std::{io, path::Path, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, task::JoinSet, time};
+use tokio_rustls::TlsConnector;
+use tokio_util::either::Either;
+use tollgate::http::InvalidToken;
 
 /// How long all of it may take. The server waits for its store, for 10 ms unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,6 +24,70 @@ const LARGEST_ANSWER: usize = 16 << 20;
 
 /// The most characters of an answer that are shown where it is not what was asked for.
 const MOST_SHOWN: usize = 300;
+
+/// Whom to ask, and how to be let in.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    /// What brings the token.
+    token: Option<HeaderValue>,
+    tls: Option<TlsConnector>,
+}
+
+/// Why nobody can be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoServer {
+    #[error(transparent)]
+    Token(#[from] InvalidToken),
+    #[error("{flag} {path}: {why}")]
+    File { flag: &'static str, path: String, why: String },
+    #[error("--admin-cert and --admin-key: {0}")]
+    Certificate(rustls::Error),
+}
+
+impl Server {
+    /// The server that the command line says.
+    pub(crate) fn new(admin: &Admin) -> Result<Self, NoServer> {
+        let token = admin.token.open()?.and_then(|token| token.header());
+        let tls = match &admin.authority {
+            Some(authority) => Some(connector(authority, admin)?),
+            None => None,
+        };
+        Ok(Self { address: admin.address.clone(), token, tls })
+    }
+}
+
+fn connector(authority: &Path, admin: &Admin) -> Result<TlsConnector, NoServer> {
+    let mut roots = RootCertStore::empty();
+    let all = certificates("--admin-ca", authority)?;
+    roots.add_parsable_certificates(all);
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(NoServer::Certificate)?
+        .with_root_certificates(roots);
+    let config = match admin.certificate.as_ref().zip(admin.key.as_ref()) {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = certificates("--admin-cert", certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|why| NoServer::File {
+                flag: "--admin-key",
+                path: key.display().to_string(),
+                why: why.to_string(),
+            })?;
+            config.with_client_auth_cert(chain, key).map_err(NoServer::Certificate)?
+        }
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn certificates(flag: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, NoServer> {
+    let file = |why: String| NoServer::File { flag, path: path.display().to_string(), why };
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(read) if !read.is_empty() => Ok(read),
+        Ok(_) => Err(file("it holds no certificates in PEM form".to_owned())),
+        Err(error) => Err(file(error.to_string())),
+    }
+}
 
 /// What to ask.
 #[derive(Debug, Clone)]
@@ -58,9 +131,13 @@ pub(crate) enum NoAnswer {
     )]
     Late { address: String },
     #[error(
-        "what answers at {address} does not speak HTTP as tollgate does ({why}): is that the --admin-addr of a server?"
+        "what answers at {address} does not speak HTTP as tollgate does ({why}): is that the --admin-addr of a server? Where it speaks TLS, say with --admin-ca whom to trust"
     )]
     Unreadable { address: String, why: String },
+    #[error(
+        "there is no TLS with {address} ({why}): has --admin-ca signed its certificate, for the host of that address? And does that port speak TLS?"
+    )]
+    NoTls { address: String, why: io::Error },
     #[error(
         "what answers at {address} does not know {path}: is that the --admin-addr of a server, and the server as new as this command?"
     )]
@@ -70,28 +147,39 @@ pub(crate) enum NoAnswer {
 }
 
 /// Asks; what comes is the body of a success, in the format that was asked for.
-pub(crate) async fn ask(address: &str, question: &Question) -> Result<String, NoAnswer> {
-    let answer = time::timeout(PATIENCE, exchange(address, question)).await;
-    answer.unwrap_or_else(|_| Err(NoAnswer::Late { address: address.to_owned() }))
+pub(crate) async fn ask(server: &Server, question: &Question) -> Result<String, NoAnswer> {
+    let answer = time::timeout(PATIENCE, exchange(server, question)).await;
+    answer.unwrap_or_else(|_| Err(NoAnswer::Late { address: server.address.clone() }))
 }
 
-async fn exchange(address: &str, question: &Question) -> Result<String, NoAnswer> {
+async fn exchange(server: &Server, question: &Question) -> Result<String, NoAnswer> {
+    let Server { address, token, tls } = server;
     let Question { method, path, format, body } = question;
     let unreadable = |why: &dyn ToString| NoAnswer::Unreadable {
-        address: address.to_owned(),
+        address: address.clone(),
         why: why.to_string(),
     };
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header(header::HOST, address)
         .header(header::ACCEPT, format.media_type())
         .body(Body::from(body.clone()))
         .map_err(|error| unreadable(&error))?;
+    if let Some(token) = token {
+        request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+    }
 
     let stream = TcpStream::connect(address).await;
-    let stream =
-        stream.map_err(|why| NoAnswer::Unreachable { address: address.to_owned(), why })?;
+    let stream = stream.map_err(|why| NoAnswer::Unreachable { address: address.clone(), why })?;
+    let stream = match tls {
+        None => Either::Left(stream),
+        Some(tls) => Either::Right(
+            shake_hands(tls, address, stream)
+                .await
+                .map_err(|why| NoAnswer::NoTls { address: address.clone(), why })?,
+        ),
+    };
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| unreadable(&error))?;
     // Dropped, the set ends what it runs: a connection outlives no question.
@@ -109,13 +197,23 @@ async fn exchange(address: &str, question: &Question) -> Result<String, NoAnswer
         status if status.is_success() && is_as_asked => Ok(body),
         // Whoever knows the path says what is wrong.
         status if status.is_success() || (status == StatusCode::NOT_FOUND && body.is_empty()) => {
-            Err(NoAnswer::Unknown { address: address.to_owned(), path: path.clone() })
+            Err(NoAnswer::Unknown { address: address.clone(), path: path.clone() })
         }
         status => {
             let message = message(&body);
-            Err(NoAnswer::Refused { address: address.to_owned(), status, message })
+            Err(NoAnswer::Refused { address: address.clone(), status, message })
         }
     }
+}
+
+async fn shake_hands(
+    tls: &TlsConnector,
+    address: &str,
+    stream: TcpStream,
+) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+    tls.connect(name.map_err(io::Error::other)?, stream).await
 }
 
 /// What a refusal says: the `message` of JSON, or the text, on one line.

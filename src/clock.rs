@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::time;
 
@@ -104,6 +104,13 @@ impl Clock {
             Self::Manual(clock) => clock.now(),
         }
     }
+}
+
+/// How long it is since 1970, by the machine's calendar, which may be wrong and jump. Certificates expire by
+/// it; nothing is limited by it.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A clock that stands still until it is moved. Clones show the same time.

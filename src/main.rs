@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+mod open_files;
 mod pools;
 mod redraw;
 mod screen;
@@ -29,7 +30,7 @@ use tollgate::{
     grpc::{Headers, RateLimitHeaders},
     reload::Reload,
     rules::{self, Rules},
-    server::{self, Listeners},
+    server::{self, Admin, Listeners, Settings, Tls},
     store::{Memory, Redis, Store, redis},
     telemetry,
 };
@@ -83,6 +84,11 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::log_panics();
     let kind = arguments.store.kind().context("--store")?;
     let (loaded, digest) = load(arguments)?;
+    let tls = arguments.tls.files().map(Tls::open).transpose()?;
+    let admin = Admin {
+        token: arguments.admin_token.open()?,
+        client_names: arguments.tls.admin_client_names.iter().cloned().collect(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let listeners = Listeners {
@@ -90,6 +96,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             http: listen("HTTP", "--http-addr", &arguments.http_addr).await?,
             admin: listen("admin", "--admin-addr", &arguments.admin_addr).await?,
         };
+        admin.protects(listeners.admin.local_addr()?)?;
         if matches!(kind, StoreKind::Memory) && env::var_os("REDIS_URL").is_some() {
             tracing::warn!(
                 "REDIS_URL is not read here, and states are kept in memory: set TOLLGATE_STORE to share them"
@@ -97,19 +104,29 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         }
         let store = store(&kind, arguments).await?;
         // From here on a signal is heard, and not the end.
-        let (leave, stop) = told_to_stop(Duration::from_secs(arguments.drain_s))?;
+        let (leave, stop, drop_all) = told_to_stop(arguments.drain)?;
         let hangup = signal(SignalKind::hangup())?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
-        let headers = headers(arguments);
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
         let options = options(&arguments.rules);
         let paths = arguments.rules.paths.clone();
         let reload = Reload::new(paths, options, digest, Arc::clone(&decider));
-        let reloads = reload.reloads();
+        let settings = Settings {
+            tls,
+            client_names: arguments.tls.client_names.iter().cloned().collect(),
+            admin,
+            headers: headers(arguments),
+            reloads: reload.reloads(),
+            most: open_files::most_connections(arguments.max_connections),
+            longest_life: arguments.max_connection_age,
+            store_timeout: arguments.store.timeout,
+        };
         tokio::spawn(reload.run(hangup));
-        server::serve(listeners, decider, reloads, headers, leave, stop).await?;
-        Ok(())
+        tokio::select! {
+            served = server::serve(listeners, decider, settings, leave, stop) => Ok(served?),
+            () = drop_all => anyhow::bail!("told to stop once more: what was in flight is cut off"),
+        }
     });
     // A rule file that cannot be read to its end, on a mount that hangs, is not waited for.
     runtime.shutdown_background();
@@ -184,15 +201,17 @@ async fn listen(door: &str, flag: &str, address: &str) -> anyhow::Result<TcpList
     })
 }
 
-/// Two futures: when to leave, and when to stop. SIGTERM, as orchestrators send it, says to leave, and to
-/// stop when the drain is over; Ctrl-C, or a second signal, says to stop at once: somebody waits. Signals
-/// are caught from the call on.
+/// Futures that say when to leave, when to stop, and when to drop everything. SIGTERM, as orchestrators send
+/// it, says to leave, and to stop when the drain is over; Ctrl-C, or a second signal, says to stop at once:
+/// somebody waits. Another one does not even wait for what is in flight. Signals are caught from the call on.
 fn told_to_stop(
     drain: Duration,
-) -> io::Result<(impl Future<Output = ()>, impl Future<Output = ()>)> {
+) -> io::Result<(impl Future<Output = ()>, impl Future<Output = ()>, impl Future<Output = ()>)> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let ((leave, told_to_leave), (stop, told_to_stop)) = (oneshot::channel(), oneshot::channel());
+    let (leave, told_to_leave) = oneshot::channel();
+    let (stop, told_to_stop) = oneshot::channel();
+    let (drop_all, told_to_drop_all) = oneshot::channel();
     tokio::spawn(async move {
         let drain = tokio::select! {
             _ = terminate.recv() => drain,
@@ -206,8 +225,17 @@ fn told_to_stop(
             _ = interrupt.recv() => {}
         }
         let _ = stop.send(());
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        let _ = drop_all.send(());
     });
-    Ok((async { told_to_leave.await.unwrap_or(()) }, async { told_to_stop.await.unwrap_or(()) }))
+    Ok((
+        async { told_to_leave.await.unwrap_or(()) },
+        async { told_to_stop.await.unwrap_or(()) },
+        async { told_to_drop_all.await.unwrap_or(()) },
+    ))
 }
 
 /// Prints; whoever closed the pipe has read enough.

@@ -2,7 +2,7 @@
 
 use crate::{
     arguments::Pools,
-    ask::{Format, NoAnswer, Question, ask},
+    ask::{Format, NoAnswer, NoServer, Question, Server, ask},
     redraw,
 };
 use http::Method;
@@ -22,6 +22,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotShown {
     #[error(transparent)]
+    NoServer(#[from] NoServer),
+    #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
     #[error(transparent)]
     Output(#[from] io::Error),
@@ -30,6 +32,7 @@ pub(crate) enum NotShown {
 /// Shows them.
 pub(crate) async fn show(arguments: &Pools) -> Result<(), NotShown> {
     let Pools { admin, watch, json } = arguments;
+    let server = Server::new(admin)?;
     let question = Question {
         method: Method::GET,
         path: "/pools".to_owned(),
@@ -37,9 +40,9 @@ pub(crate) async fn show(arguments: &Pools) -> Result<(), NotShown> {
         body: String::new(),
     };
     let shown = match watch {
-        false => print(&with_newline(ask(&admin.address, &question).await?)),
-        true if !*json && stdout().is_terminal() => redraw_forever(&admin.address, &question).await,
-        true => print_forever(&admin.address, &question).await,
+        false => print(&with_newline(ask(&server, &question).await?)),
+        true if !*json && stdout().is_terminal() => redraw_forever(&server, &question).await,
+        true => print_forever(&server, &question).await,
     };
     match shown {
         // Whoever closed the pipe has read enough.
@@ -50,15 +53,16 @@ pub(crate) async fn show(arguments: &Pools) -> Result<(), NotShown> {
 
 /// Draws every view in the place of the last, until Ctrl-C. An error takes the place of a view: what was so
 /// may not be so any more.
-async fn redraw_forever(address: &str, question: &Question) -> io::Result<()> {
-    let mut answers = Answers::new(address, question)?;
+async fn redraw_forever(server: &Server, question: &Question) -> io::Result<()> {
+    let mut answers = Answers::new(server, question)?;
     print(redraw::CLEAR)?;
     while let Some(answer) = answers.next().await {
         let view = match answer {
             Ok(view) => view,
             Err(error) => format!("error: {error}\n\nTrying again every second.\n"),
         };
-        let screen = format!("The pools of {address}, every second. Ctrl-C ends it.\n\n{view}");
+        let screen =
+            format!("The pools of {}, every second. Ctrl-C ends it.\n\n{view}", server.address);
         print(&redraw::frame(&screen, redraw::size()))?;
     }
     Ok(())
@@ -66,8 +70,8 @@ async fn redraw_forever(address: &str, question: &Question) -> io::Result<()> {
 
 /// Prints one view after the other, until Ctrl-C. Errors go where they disturb no reader of views, and are
 /// not repeated.
-async fn print_forever(address: &str, question: &Question) -> io::Result<()> {
-    let mut answers = Answers::new(address, question)?;
+async fn print_forever(server: &Server, question: &Question) -> io::Result<()> {
+    let mut answers = Answers::new(server, question)?;
     let mut told = None;
     while let Some(answer) = answers.next().await {
         match answer {
@@ -91,7 +95,7 @@ async fn print_forever(address: &str, question: &Question) -> io::Result<()> {
 
 /// Answers to a question that is asked again and again.
 struct Answers<'a> {
-    address: &'a str,
+    server: &'a Server,
     question: &'a Question,
     ticks: time::Interval,
     interrupt: tokio::signal::unix::Signal,
@@ -99,17 +103,17 @@ struct Answers<'a> {
 
 impl<'a> Answers<'a> {
     /// From now on Ctrl-C ends the answers, and not the process.
-    fn new(address: &'a str, question: &'a Question) -> io::Result<Self> {
+    fn new(server: &'a Server, question: &'a Question) -> io::Result<Self> {
         let mut ticks = time::interval(AGAIN);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self { address, question, ticks, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self { server, question, ticks, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// The next one; `None` after Ctrl-C.
     async fn next(&mut self) -> Option<Result<String, NoAnswer>> {
         let answer = async {
             self.ticks.tick().await;
-            ask(self.address, self.question).await
+            ask(self.server, self.question).await
         };
         tokio::select! {
             answer = answer => Some(answer),

@@ -1,6 +1,6 @@
 //! The screen that a started server prints: where it listens, what it limits, and a line to try.
 
-use crate::arguments::{Serve, StoreKind};
+use crate::arguments::{Serve, StoreKind, Tls};
 use serde_json::json;
 use std::{fmt::Write as _, io, net::SocketAddr};
 use tollgate::{
@@ -26,10 +26,11 @@ pub(crate) fn of(
     let mut screen = String::new();
     let version = env!("CARGO_PKG_VERSION");
     let _ = writeln!(screen, "tollgate {version}\n");
-    let _ = writeln!(screen, "  gRPC   {grpc:<22} {}", grpc::SERVICE);
+    let tls = if arguments.tls.server_certificate.is_some() { ", over TLS" } else { "" };
+    let _ = writeln!(screen, "  gRPC   {grpc:<22} {}{tls}", grpc::SERVICE);
     let (leases, utilization) = (grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE);
     let _ = writeln!(screen, "{:32}{leases}, {utilization}", "");
-    let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready");
+    let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready{tls}");
     let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig, GET /pools");
     let store = match store {
         StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
@@ -45,7 +46,8 @@ pub(crate) fn of(
     screen.push('\n');
     add_rules(&mut screen, loaded);
     if let Some(request) = example(&loaded.domains) {
-        let _ = writeln!(screen, "\nTry it:\n\n  curl {}/json -d '{request}'", reachable(http));
+        let (curl, http) = (curl(&arguments.tls), reachable(http));
+        let _ = writeln!(screen, "\nTry it:\n\n  {curl}{http}/json -d '{request}'");
     }
     let _ = writeln!(screen, "\nCtrl-C stops it.");
     Ok(screen)
@@ -67,6 +69,17 @@ fn add_rules(screen: &mut String, loaded: &Loaded) {
 
 fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// How curl asks, up to the address.
+fn curl(tls: &Tls) -> &'static str {
+    if tls.client_authority.is_some() {
+        "curl --cacert CA.pem --cert CLIENT.pem --key CLIENT.key https://"
+    } else if tls.server_certificate.is_some() {
+        "curl --cacert CA.pem https://"
+    } else {
+        "curl "
+    }
 }
 
 /// The address as a browser on this machine writes it.

@@ -1,42 +1,45 @@
 //! Serves: every door on its listener, until told to stop; then finishes what is in flight.
+//!
+//! `door.rs` is how callers come in, `connection.rs` what they come on; `http1.rs` and `http2.rs` are what is
+//! spoken there, and `tls.rs` how it is kept from others.
+
+mod connection;
+mod door;
+mod http1;
+mod http2;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use tls::{Files as TlsFiles, InvalidName, Names, Tls, TlsError};
 
 use crate::{
     clock::Clock,
     decider::Decider,
-    grpc::{self, DESCRIPTORS, Headers, Leases, Reports, Service},
-    http::{self, Json, Readiness},
+    grpc::{self, Headers, Leases, Reports, Service},
+    http::{self, AdminAccess, Json, Readiness, Token},
     reload::Reloads,
-    telemetry::{PoolWatch, Watch},
+    telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
 };
-use axum::{Router, serve::ListenerExt};
-use std::{future::Future, sync::Arc, time::Duration};
+use axum::Router;
+use door::Door;
+use http2::Services;
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::watch,
     time::{self, MissedTickBehavior},
 };
-use tonic::transport::server::TcpIncoming;
-use tonic_health::{
-    ServingStatus,
-    pb::health_server::{Health, HealthServer},
-};
-use tower::util::MapResponseLayer;
+use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::Level;
-
-/// The most requests under way on one connection, and the most that may be cancelled before they were
-/// looked at. Envoy cancels what is late, so after any pause many come at once; a server that ends the
-/// connection over them lets all others on it pass.
-const MOST_STREAMS: u32 = 4096;
-
-/// How often a connection on which nothing comes is asked whether there is still somebody, and how long it
-/// may take to say so.
-const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// How long releases may take that are still to be made at the end.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
-/// How long requests in flight may take once the doors are closed.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long what is in flight may take once the doors are closed, beside what its store takes, and at most.
+/// Who reads or writes slower than that, or says nothing, holds up nobody's end.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+const LAST_ANSWERS_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);
@@ -55,22 +58,79 @@ pub struct Listeners {
     pub admin: TcpListener,
 }
 
+/// How callers are served.
+pub struct Settings {
+    /// How gRPC and HTTP are kept from others; without, they speak plain text.
+    pub tls: Option<Tls>,
+    /// The names of clients that may ask. Empty, all may whose certificate is signed.
+    pub client_names: Names,
+    /// How the operator's door is kept from others.
+    pub admin: Admin,
+    /// The headers that answers add.
+    pub headers: Headers,
+    /// What became of changed rule files.
+    pub reloads: Arc<Reloads>,
+    /// How many connections may be open.
+    pub most: MostConnections,
+    /// How old a connection for gRPC may become before its caller is asked to open a new one.
+    pub longest_life: Option<Duration>,
+    /// How long the store may take to answer.
+    pub store_timeout: Duration,
+}
+
+/// Who may ask at the operator's door.
+#[derive(Default)]
+pub struct Admin {
+    /// Who brings this.
+    pub token: Option<Token>,
+    /// Whose certificate has one of these names; empty, no certificate is asked for.
+    pub client_names: Names,
+}
+
+/// Why the operator's door is not opened.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--admin-addr {0} is open to others, who could see the rules and the pools: keep it on loopback (127.0.0.1:6070), or protect it with --admin-token-file (or TOLLGATE_ADMIN_TOKEN), or with --tls-client-ca and --admin-client-names"
+)]
+pub struct Unprotected(SocketAddr);
+
+impl Admin {
+    /// Whether nobody else can come in at this address.
+    ///
+    /// # Errors
+    ///
+    /// Where everybody can who reaches it.
+    pub fn protects(&self, address: SocketAddr) -> Result<(), Unprotected> {
+        let is_protected = self.token.is_some() || !self.client_names.is_empty();
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        if is_loopback || is_protected { Ok(()) } else { Err(Unprotected(address)) }
+    }
+}
+
+/// How many connections may be open, door by door: a flood at one is none at the others.
+#[derive(Debug, Clone, Copy)]
+pub struct MostConnections {
+    /// For Envoy.
+    pub grpc: usize,
+    /// For `/json` and the probes.
+    pub http: usize,
+    /// For the operator.
+    pub admin: usize,
+}
+
 /// Why serving ended before it was told to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The gRPC server stopped.
     #[error("the gRPC server stopped: {0}")]
     Grpc(#[from] tonic::transport::Error),
-    /// An HTTP server stopped.
-    #[error("the HTTP server stopped: {0}")]
-    Http(#[from] std::io::Error),
     /// The descriptors that the build generated do not hold the service.
     #[error("this build is broken: its generated descriptors do not describe the service")]
     Descriptors,
 }
 
-/// Serves until `stop` completes, and what is in flight is finished, in 10 seconds at most. From when
-/// `leave` completes, which comes first, it is unready, but answers: so nobody is sent here any more when
+/// Serves until `stop` completes, and what is in flight is finished, in two seconds and the time that the
+/// store may take, 10 seconds at most. From when `leave` completes, which comes first, it is unready, but answers: so nobody is sent here any more when
 /// the doors close.
 ///
 /// # Errors
@@ -79,52 +139,91 @@ pub enum ServeError {
 pub async fn serve(
     listeners: Listeners,
     decider: Arc<Decider>,
-    reloads: Arc<Reloads>,
-    headers: Headers,
+    settings: Settings,
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
+    let Settings { tls, client_names, admin, headers, reloads, most, longest_life, store_timeout } =
+        settings;
+    let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let readiness = Readiness::new(reloads);
-    let service = Service::new(Arc::clone(&decider), headers);
+    let decisions = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
-    let public = http::public(service.clone(), json, readiness.clone(), Arc::clone(&decider));
-    let admin = http::admin(Arc::clone(&decider));
+    let public = http::public(
+        decisions.clone(),
+        json,
+        readiness.clone(),
+        Arc::clone(&decider),
+        asks_clients,
+    );
+    let is_loopback =
+        listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+    let access = AdminAccess {
+        is_loopback,
+        asks_certificates: !admin.client_names.is_empty(),
+        token: admin.token.clone(),
+    };
+    let operator = http::admin(Arc::clone(&decider), access);
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<grpc::Server>().await;
-    reporter.set_serving::<grpc::LeaseServer>().await;
-    reporter.set_serving::<grpc::UtilizationServer>().await;
+    tell_health(&reporter, ServingStatus::Serving).await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
-    let watcher = tokio::spawn(watch_store(Arc::clone(&decider), told));
+    let mut grpc_door = Door::new(listeners.grpc, most.grpc);
+    let mut http_door = Door::new(listeners.http, most.http);
+    let mut admin_door = Door::new(listeners.admin, most.admin);
+    if let Some(tls) = &tls {
+        grpc_door = grpc_door.with_tls(tls.http2(), client_names.clone());
+        http_door = http_door.with_tls(tls.http1(), client_names);
+        // On loopback nobody else listens in, and nobody asks it by a name that is in a certificate.
+        if !is_loopback || !admin.client_names.is_empty() {
+            admin_door = admin_door.with_tls(tls.http1(), admin.client_names);
+        }
+    } else if !is_loopback {
+        tracing::warn!(
+            "the admin port speaks plain text, its token too: give --tls-cert, or keep it on loopback"
+        );
+    }
+    if let Some(token) = admin.token {
+        tokio::spawn(until_either(token.keep_current(), closed.clone()));
+    }
+    let counts = [("gRPC", &grpc_door), ("HTTP", &http_door), ("admin", &admin_door)]
+        .map(|(name, door)| (DoorWatch::new(name), door.counts()));
+    let watcher = tokio::spawn(watch_store(Arc::clone(&decider), counts, told));
+    if let Some(tls) = tls {
+        tokio::spawn(until_either(tls.keep_current(), closed.clone()));
+    }
     tokio::spawn(watch_pools(Arc::clone(&decider), closed.clone()));
-    let leases = Leases::new(Arc::clone(&decider), closed.clone());
-    let reports = Reports::new(Arc::clone(&decider), closed.clone());
+    let services = Services {
+        decisions,
+        leases: Leases::new(Arc::clone(&decider), closed.clone()),
+        reports: Reports::new(Arc::clone(&decider), closed.clone()),
+        health,
+    };
     let servers = async {
-        tokio::try_join!(
-            serve_grpc(listeners.grpc, (service, leases, reports), health, closed.clone()),
-            serve_http(listeners.http, public, closed.clone()),
-            serve_http(listeners.admin, admin, closed),
-        )
-        .map(|_| ())
+        let (served, (), ()) = tokio::join!(
+            http2::serve(grpc_door, services, longest_life, closed.clone()),
+            serve_http(http_door, public, closed.clone()),
+            serve_http(admin_door, operator, closed),
+        );
+        served
     };
     tokio::pin!(servers);
     let told_to_stop = async {
         leave.await;
         tracing::info!("leaving: unready, but answering until the drain is over");
         readiness.drain();
-        reporter.set_service_status("", ServingStatus::NotServing).await;
-        reporter.set_not_serving::<grpc::Server>().await;
-        reporter.set_not_serving::<grpc::LeaseServer>().await;
-        reporter.set_not_serving::<grpc::UtilizationServer>().await;
+        tell_health(&reporter, ServingStatus::NotServing).await;
         stop.await;
     };
     let ended = tokio::select! {
         ended = &mut servers => ended,
         () = told_to_stop => {
             drop(doors);
-            time::timeout(LAST_ANSWERS, servers).await.unwrap_or_else(|_| {
-                tracing::warn!("some requests in flight took too long and were cut off");
+            end_health_watches(reporter).await;
+            let last_answers = (LAST_ANSWERS + store_timeout).min(LAST_ANSWERS_AT_MOST);
+            time::timeout(last_answers, servers).await.unwrap_or_else(|_| {
+                tracing::warn!("some connections were cut off: they did not end {last_answers:?} after the doors had closed");
                 Ok(())
             })
         }
@@ -136,62 +235,52 @@ pub async fn serve(
     ended
 }
 
+/// The services whose health is told, the empty one being the server itself.
+const HEALTHS: [&str; 4] = ["", grpc::SERVICE, grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE];
+
+async fn tell_health(reporter: &HealthReporter, status: ServingStatus) {
+    for service in HEALTHS {
+        reporter.set_service_status(service, status).await;
+    }
+}
+
+/// Whoever watches the health of a service would else do so until the last moment, and hold that up.
+async fn end_health_watches(mut reporter: HealthReporter) {
+    for service in HEALTHS {
+        reporter.clear_service_status(service).await;
+    }
+}
+
 /// Completes when the other end of the channel is gone.
-async fn until_stopped(mut stopped: watch::Receiver<()>) {
-    while stopped.changed().await.is_ok() {}
+async fn until_closed(mut closed: watch::Receiver<()>) {
+    while closed.changed().await.is_ok() {}
 }
 
-async fn serve_grpc(
-    listener: TcpListener,
-    (service, leases, reports): (Service, Leases, Reports),
-    health: HealthServer<impl Health>,
-    stopped: watch::Receiver<()>,
-) -> Result<(), ServeError> {
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    tonic::transport::Server::builder()
-        .max_concurrent_streams(MOST_STREAMS)
-        .http2_max_pending_accept_reset_streams(Some(MOST_STREAMS as usize))
-        // A worker whose machine is gone says nothing: what it holds is released.
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .layer(MapResponseLayer::new(grpc::name_too_large))
-        .layer(MapResponseLayer::new(grpc::keep_when_told))
-        .add_service(service.into_server())
-        .add_service(leases.into_server())
-        .add_service(reports.into_server())
-        .add_service(health)
-        .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
-        .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?)
-        .serve_with_incoming_shutdown(incoming, until_stopped(stopped))
-        .await?;
-    Ok(())
+/// Goes on until the doors close.
+async fn until_either(work: impl Future<Output = ()>, closed: watch::Receiver<()>) {
+    tokio::select! {
+        () = work => {}
+        () = until_closed(closed) => {}
+    }
 }
 
-async fn serve_http(
-    listener: TcpListener,
-    router: Router,
-    stopped: watch::Receiver<()>,
-) -> Result<(), ServeError> {
-    let listener = listener.tap_io(|stream| {
-        // A socket that has gone already is found out by whoever reads it.
-        let _ = stream.set_nodelay(true);
-    });
-    axum::serve(listener, router).with_graceful_shutdown(until_stopped(stopped)).await?;
-    Ok(())
+async fn serve_http(door: Door, router: Router, closed: watch::Receiver<()>) {
+    let told = closed.clone();
+    let serve = move |connection| http1::serve(connection, router.clone(), told.clone());
+    door.open(closed, serve).await;
 }
 
-/// Tells the log how it stands with the store, until all is over.
-async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
+/// Tells the log how it stands with the store and at the doors, until all is over.
+async fn watch_store(
+    decider: Arc<Decider>,
+    mut doors: [(DoorWatch, watch::Receiver<DoorCounts>); 3],
+    over: watch::Receiver<()>,
+) {
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = Watch::default();
     let mut ticks = time::interval(WATCH);
-    let over = until_stopped(over);
+    let over = until_closed(over);
     tokio::pin!(over);
     let mut is_over = false;
     while !is_over {
@@ -205,6 +294,10 @@ async fn watch_store(decider: Arc<Decider>, over: watch::Receiver<()>) {
         lines.extend(watch.tell_leases(decider.lease_counts(), now));
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
+        for (watch, counts) in &mut doors {
+            let counts = *counts.borrow();
+            log_of_doors(watch.tell(&counts, now));
+        }
     }
 }
 
@@ -228,10 +321,7 @@ async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
             }
         }
     };
-    tokio::select! {
-        () = watching => {}
-        () = until_stopped(closed) => {}
-    }
+    until_either(watching, closed).await;
 }
 
 fn log(store: &str, lines: Vec<(Level, String)>) {
@@ -240,6 +330,17 @@ fn log(store: &str, lines: Vec<(Level, String)>) {
             Level::ERROR => tracing::error!(store, "{line}"),
             Level::WARN => tracing::warn!(store, "{line}"),
             _ => tracing::info!(store, "{line}"),
+        }
+    }
+}
+
+/// What has nothing to do with the store.
+fn log_of_doors(lines: Vec<(Level, String)>) {
+    for (level, line) in lines {
+        match level {
+            Level::ERROR => tracing::error!("{line}"),
+            Level::WARN => tracing::warn!("{line}"),
+            _ => tracing::info!("{line}"),
         }
     }
 }

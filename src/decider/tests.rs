@@ -286,11 +286,17 @@ async fn rules_that_were_replaced_are_for_the_caller_to_free() {
 #[tokio::test]
 async fn nobody_who_waits_keeps_rules_that_are_gone() {
     let test = Test::new(Modes::default());
-    let (_, taken) = test.decider.acquire(&acquire(&["alone"], Duration::ZERO)).await.unwrap();
+    let (_, taken) = test
+        .decider
+        .acquire(&acquire(&["alone"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap();
     taken.unwrap().keep();
     for place in 0..3 {
         let decider = Arc::clone(&test.decider);
-        tokio::spawn(async move { decider.acquire(&acquire(&["alone"], LONG)).await });
+        tokio::spawn(async move {
+            decider.acquire(&acquire(&["alone"], LONG), Deadline::default()).await
+        });
         while test.decider.store().queues().waiting() <= place {
             tokio::task::yield_now().await;
         }

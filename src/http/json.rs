@@ -12,14 +12,18 @@ use crate::{
 };
 use axum::{
     body::Bytes,
-    extract::State,
+    extract::{FromRequest, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
-use std::error::Error;
+use std::{error::Error, time::Duration};
+use tokio::time;
 use tonic::Status;
+
+/// How long a body may take to come.
+const SLOWEST_BODY: Duration = Duration::from_secs(30);
 
 /// Reads and writes the JSON form of the protos.
 #[derive(Debug, Clone)]
@@ -62,12 +66,30 @@ impl Json {
     }
 }
 
+/// A body that has come whole, and in time.
+pub(super) struct Whole(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        match time::timeout(SLOWEST_BODY, Bytes::from_request(request, state)).await {
+            Ok(Ok(body)) => Ok(Self(body)),
+            Ok(Err(refusal)) => Err(refusal.into_response()),
+            Err(_) => {
+                Err((StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n")
+                    .into_response())
+            }
+        }
+    }
+}
+
 /// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed or a rule denies what
 /// the store cannot decide; 400 where it cannot be meant.
 pub(super) async fn should_rate_limit(
     State((service, json)): State<(Service, Json)>,
     headers: HeaderMap,
-    body: Bytes,
+    Whole(body): Whole,
 ) -> Response {
     match answer(&service, &json, &body, deadline::of(&headers)).await {
         Ok(response) => response,

@@ -1,15 +1,21 @@
 //! The HTTP doors: `/json` and the probes for everybody, the rules and the pools for the operator.
 
+mod caller;
+mod host;
 mod json;
 mod pools;
+mod token;
 
+pub use caller::Caller;
 pub use json::Json;
+pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{decider::Decider, grpc::Service, reload::Reloads, rules, store::Condition};
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderMap, StatusCode, header},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -48,23 +54,64 @@ impl Readiness {
     }
 }
 
-/// The door for everybody.
-pub fn public(service: Service, json: Json, readiness: Readiness, decider: Arc<Decider>) -> Router {
-    let decide = post(json::should_rate_limit)
+/// The door for everybody; but where certificates are asked for, only those may ask for a decision who have
+/// shown one. Probes have none.
+pub fn public(
+    service: Service,
+    json: Json,
+    readiness: Readiness,
+    decider: Arc<Decider>,
+    asks_certificates: bool,
+) -> Router {
+    let mut decide = post(json::should_rate_limit)
         .with_state((service, json))
         .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
+    if asks_certificates {
+        decide = decide.layer(middleware::from_fn(caller::known_only));
+    }
     Router::new()
         .route("/json", decide)
         .route("/healthcheck", get(|| async { "OK" }))
         .route("/ready", get(ready).with_state((readiness, decider)))
 }
 
+/// Who may ask at the door for the operator. All that is said here is demanded.
+#[derive(Clone, Default)]
+pub struct AdminAccess {
+    /// The door is on loopback, and is to be called so.
+    pub is_loopback: bool,
+    /// A certificate is to be shown, with a name that may ask.
+    pub asks_certificates: bool,
+    /// This token is to be brought.
+    pub token: Option<Token>,
+}
+
 /// The door for the operator.
-pub fn admin(decider: Arc<Decider>) -> Router {
-    Router::new()
+pub fn admin(decider: Arc<Decider>, access: AdminAccess) -> Router {
+    let mut router = Router::new()
         .route("/rlconfig", get(rules_in_force))
         .route("/pools", get(pools::show))
-        .with_state(decider)
+        .with_state(decider);
+    // The last is asked first.
+    if let Some(token) = access.token {
+        router = router.layer(middleware::from_fn_with_state(token, with_token));
+    }
+    if access.asks_certificates {
+        router = router.layer(middleware::from_fn(caller::known_only));
+    }
+    if access.is_loopback {
+        router = router.layer(middleware::from_fn(host::loopback_only));
+    }
+    router
+}
+
+/// Lets those ask who bring the token.
+async fn with_token(State(token): State<Token>, request: Request, next: Next) -> Response {
+    if token.is_in(request.headers()) {
+        return next.run(request).await;
+    }
+    let why = "this port wants its token: send `authorization: Bearer <token>`; the command takes it from --admin-token-file, or from TOLLGATE_ADMIN_TOKEN\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], why).into_response()
 }
 
 /// A store that cannot be used, and rules that cannot be loaded, are told, but are no reason to be sent no

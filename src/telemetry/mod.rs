@@ -2,7 +2,7 @@
 
 mod watch;
 
-pub use watch::{PoolWatch, Watch};
+pub use watch::{DoorCounts, DoorWatch, PoolWatch, Watch};
 
 use std::{
     io::{IsTerminal as _, stderr},

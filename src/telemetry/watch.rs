@@ -1,11 +1,14 @@
 //! What is worth a line in the log about a store: that it is lost, that it is back, how many requests it
-//! did not decide, what had better be changed. And about what is kept there: leases, and in `pools.rs` pools.
+//! did not decide, what had better be changed. And about what is kept there: leases, and in `pools.rs` pools;
+//! in `doors.rs`, who was not let in.
 //! However fast that comes and goes, lines are few: they are limited as requests are.
 
+mod doors;
 mod pools;
 #[cfg(test)]
 mod tests;
 
+pub use doors::{DoorCounts, DoorWatch};
 pub use pools::PoolWatch;
 
 use crate::{

@@ -1,8 +1,7 @@
 //! The ways to a Redis: addresses, passwords, permissions, certificates. And what is told where there is
 //! no way, or where a Redis cannot serve.
 
-use crate::support::{self, PATIENT, Redis, Server, TempDir, free_port, until};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use crate::support::{self, Authority, PATIENT, Redis, Server, TempDir, free_port, until};
 use std::{fs, path::Path};
 
 const RULES: &str = "
@@ -338,36 +337,6 @@ async fn settings_that_suit_are_not_warned_of() {
     assert!(!opened.server.log().contains("set up better"), "{}", opened.server.log());
 }
 
-/// Whoever signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut parameters = CertificateParams::new([]).unwrap();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(parameters, key).unwrap())
-    }
-
-    /// Writes its certificate into a file.
-    fn written(&self, files: &TempDir, name: &str) -> String {
-        files.file(name, &self.0.pem()).display().to_string()
-    }
-
-    /// Writes a certificate for localhost and its key into files.
-    fn sign(&self, files: &TempDir, name: &str) -> (String, String) {
-        let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        let certificate = parameters.signed_by(&key, &self.0).unwrap();
-        let write = |ending: &str, pem: &str| {
-            files.file(&format!("{name}.{ending}"), pem).display().to_string()
-        };
-        (write("pem", &certificate.pem()), write("key", &key.serialize_pem()))
-    }
-}
-
 /// A Redis that speaks TLS on one port and nothing else on another; and what belongs to it.
 struct Tls {
     tls_port: u16,
@@ -384,7 +353,7 @@ impl Tls {
         let files = TempDir::new();
         let authority = Authority::new("authority");
         let ca = authority.written(&files, "ca.pem");
-        let (certificate, key) = authority.sign(&files, "redis");
+        let (certificate, key) = authority.issue("redis").written(&files, "redis");
         let (tls_port, plain_port) = (free_port(), free_port());
         let settings = [
             ["--tls-port", &tls_port.to_string()],
@@ -412,13 +381,13 @@ async fn it_speaks_tls_to_a_redis_that_is_trusted() {
 #[tokio::test]
 async fn it_shows_its_certificate_to_a_redis_that_asks_for_one() {
     let tls = Tls::start("yes").await;
-    let (certificate, key) = tls.authority.sign(&tls.files, "tollgate");
+    let (certificate, key) = tls.authority.issue("tollgate").written(&tls.files, "tollgate");
     let ca = ("TOLLGATE_STORE_CA", tls.ca.as_str());
     let shown = [ca, ("TOLLGATE_STORE_CERT", &certificate), ("TOLLGATE_STORE_KEY", &key)];
     tls.open(&shown).await.decides().await;
 
     tls.open(&[ca]).await.tells(&["certificate", "--store-cert", "--store-key"]).await;
-    let (certificate, key) = Authority::new("other").sign(&tls.files, "other");
+    let (certificate, key) = Authority::new("other").issue("other").written(&tls.files, "other");
     let shown = [ca, ("TOLLGATE_STORE_CERT", &certificate), ("TOLLGATE_STORE_KEY", &key)];
     tls.open(&shown).await.tells(&["--store-cert"]).await;
 }
@@ -447,8 +416,8 @@ async fn tls_on_one_side_only_is_told() {
 #[tokio::test]
 async fn a_certificate_and_the_key_of_another_are_an_error_at_once() {
     let (files, authority) = (TempDir::new(), Authority::new("authority"));
-    let (certificate, _key) = authority.sign(&files, "one");
-    let (_certificate, other) = authority.sign(&files, "two");
+    let (certificate, _key) = authority.issue("one").written(&files, "one");
+    let (_certificate, other) = authority.issue("two").written(&files, "two");
     for (key, fault) in [(&other, "not its certificate's"), (&certificate, "no key in PEM")] {
         let environment = [
             ("TOLLGATE_STORE", "rediss://localhost"),

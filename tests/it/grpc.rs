@@ -30,7 +30,11 @@ pub(crate) struct Client(RateLimitServiceClient<Channel>);
 
 impl Client {
     pub(crate) async fn connect(to: SocketAddr) -> Self {
-        Self(RateLimitServiceClient::new(channel(to).await))
+        Self::over(channel(to).await)
+    }
+
+    pub(crate) fn over(channel: Channel) -> Self {
+        Self(RateLimitServiceClient::new(channel))
     }
 
     /// Asks what a conformance case describes.

@@ -8,12 +8,14 @@
     reason = "clippy knows test functions, but not what they share; a test fails by panicking"
 )]
 
+mod admin;
 mod clients;
 mod command;
 mod config;
 mod conformance;
 mod connect;
 mod differences;
+mod doors;
 mod envoy;
 mod envoy_leases;
 mod envoy_shedding;
@@ -35,5 +37,6 @@ mod shedding;
 mod slots;
 mod storage;
 mod support;
+mod tls;
 mod twins;
 mod utilization;

@@ -1,12 +1,14 @@
 //! What tests need around the server: the program itself as a process, files that vanish, HTTP as
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
+mod authority;
 mod envoy;
 mod lease;
 mod proxy;
 mod redis;
 mod worker;
 
+pub(crate) use authority::{Authority, Identity, TlsClient};
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Hold, Leases, acquire, span};
 pub(crate) use proxy::Proxy;
@@ -170,10 +172,13 @@ impl Server {
     }
 
     async fn spawn(command: &mut Command) -> Self {
+        for address in ["TOLLGATE_GRPC_ADDR", "TOLLGATE_HTTP_ADDR", "TOLLGATE_ADMIN_ADDR"] {
+            // A test may want another.
+            if command.as_std().get_envs().all(|(name, _)| name != address) {
+                command.env(address, "127.0.0.1:0");
+            }
+        }
         let mut process = command
-            .env("TOLLGATE_GRPC_ADDR", "127.0.0.1:0")
-            .env("TOLLGATE_HTTP_ADDR", "127.0.0.1:0")
-            .env("TOLLGATE_ADMIN_ADDR", "127.0.0.1:0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -294,6 +299,16 @@ pub(crate) async fn get(
     send(to, "GET", path, headers, b"").await
 }
 
+/// The same, by a name for the server.
+pub(crate) async fn get_as(
+    host: &str,
+    to: SocketAddr,
+    path: &str,
+    headers: &[(&str, &[u8])],
+) -> std::io::Result<Response> {
+    send_as(host, to, "GET", path, headers, b"").await
+}
+
 /// Sends a POST.
 pub(crate) async fn post(to: SocketAddr, path: &str, body: &str) -> std::io::Result<Response> {
     let length = body.len().to_string();
@@ -308,8 +323,19 @@ pub(crate) async fn send(
     headers: &[(&str, &[u8])],
     body: &[u8],
 ) -> std::io::Result<Response> {
+    send_as(&to.to_string(), to, method, path, headers, body).await
+}
+
+async fn send_as(
+    host: &str,
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &[u8])],
+    body: &[u8],
+) -> std::io::Result<Response> {
     let mut request =
-        format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
+        format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
         request.extend_from_slice(name.as_bytes());
         request.extend_from_slice(b": ");
@@ -328,7 +354,10 @@ pub(crate) async fn send(
         read?;
     }
     drop(sending.await);
+    read_response(answer)
+}
 
+fn read_response(answer: Vec<u8>) -> std::io::Result<Response> {
     let answer = String::from_utf8(answer).map_err(std::io::Error::other)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());

@@ -1,0 +1,154 @@
+//! A door: a listener, and how callers come in. Whatever stands behind it, each connection takes a place, of
+//! which there are so many, and is served in a task of its own, so that nobody's slowness keeps others out.
+
+use super::{
+    connection::{Connection, Stream},
+    tls::{self, Current, Names},
+    until_closed,
+};
+use crate::{http::Caller, telemetry::DoorCounts};
+use std::{io, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::JoinSet,
+    time,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
+
+/// How long to wait after the system could not accept a connection, for want of files or memory: it will not
+/// have more of them at once.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a TLS handshake may take.
+const SLOWEST_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// A door that nobody has come through yet.
+pub(super) struct Door {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+    entrance: Entrance,
+}
+
+/// What callers pass on their way in.
+#[derive(Clone)]
+struct Entrance {
+    tls: Option<(Current, Arc<Names>)>,
+    counts: Arc<watch::Sender<DoorCounts>>,
+}
+
+impl Door {
+    /// A door with room for so many connections at a time.
+    pub(super) fn new(listener: TcpListener, most: usize) -> Self {
+        let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self { listener, places, entrance: Entrance { tls: None, counts: Arc::default() } }
+    }
+
+    /// The same door, but with TLS, where those are known whose certificate has one of these names.
+    pub(super) fn with_tls(mut self, tls: Current, names: Names) -> Self {
+        self.entrance.tls = Some((tls, Arc::new(names)));
+        self
+    }
+
+    /// What happens here.
+    pub(super) fn counts(&self) -> watch::Receiver<DoorCounts> {
+        self.entrance.counts.subscribe()
+    }
+
+    /// Lets callers in until the doors close, and then waits for those who are in. Dropped, it cuts them off.
+    pub(super) async fn open<Serve, Serving>(self, closed: watch::Receiver<()>, serve: Serve)
+    where
+        Serve: Fn(Connection) -> Serving + Clone + Send + 'static,
+        Serving: Future<Output = ()> + Send + 'static,
+    {
+        let mut connections = JoinSet::new();
+        let closing = until_closed(closed.clone());
+        tokio::pin!(closing);
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+                () = &mut closing => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                        // Better told so at once than left to wait.
+                        self.entrance.count(|counts| &mut counts.full);
+                        continue;
+                    };
+                    let (entrance, serve) = (self.entrance.clone(), serve.clone());
+                    let closed = until_closed(closed.clone());
+                    connections.spawn(async move {
+                        let entered = tokio::select! {
+                            entered = entrance.enter(stream, place) => entered,
+                            () = closed => None,
+                        };
+                        if let Some(connection) = entered {
+                            serve(connection).await;
+                        }
+                    });
+                }
+                // One who left before he came in.
+                Err(error) if is_of_one_caller(&error) => {}
+                Err(_) => {
+                    self.entrance.count(|counts| &mut counts.not_accepted);
+                    time::sleep(ACCEPT_AGAIN).await;
+                }
+            }
+        }
+        drop((self, serve));
+        while connections.join_next().await.is_some() {}
+    }
+}
+
+impl Entrance {
+    async fn enter(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> Option<Connection> {
+        // Answers are small, and waited for. A socket that has gone already is found out by whoever reads it.
+        let _ = stream.set_nodelay(true);
+        let (stream, caller) = match &self.tls {
+            None => (Either::Left(stream), Caller::Unknown),
+            Some((tls, names)) => self.shake_hands(stream, tls, names).await?,
+        };
+        Some(Connection::new(stream, caller, place))
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        tls: &Current,
+        names: &Names,
+    ) -> Option<(Stream, Caller)> {
+        let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
+        let stream = match time::timeout(SLOWEST_HANDSHAKE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                if let Some(count) = tls::count_of(&error) {
+                    self.count(count);
+                }
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let (_, session) = stream.get_ref();
+        let caller = match session.peer_certificates().and_then(<[_]>::first) {
+            None => Caller::Unknown,
+            Some(certificate) if names.allow(certificate) => Caller::Known,
+            Some(_) => {
+                self.count(|counts| &mut counts.strangers);
+                Caller::Stranger
+            }
+        };
+        Some((Either::Right(Box::new(stream)), caller))
+    }
+
+    fn count(&self, which: fn(&mut DoorCounts) -> &mut u64) {
+        self.counts.send_modify(|counts| *which(counts) += 1);
+    }
+}
+
+fn is_of_one_caller(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}

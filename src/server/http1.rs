@@ -1,0 +1,41 @@
+//! HTTP/1.1 on a connection, within bounds: `axum::serve` sets none.
+
+use super::{connection::Connection, until_closed};
+use axum::{Router, http::Request};
+use hyper::{body::Incoming, server::conn::http1};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use std::time::Duration;
+use tokio::sync::watch;
+use tower::ServiceExt as _;
+
+/// How long a head may take, from when the last answer has gone: so also how long a connection may idle.
+const SLOWEST_HEAD: Duration = Duration::from_secs(30);
+
+/// The largest head, in bytes, and the most that is read ahead of a slow answer.
+const LARGEST_HEAD: usize = 64 << 10;
+
+/// Serves a connection to its end; once the doors close, to the end of the answer that is under way.
+pub(super) async fn serve(connection: Connection, router: Router, closed: watch::Receiver<()>) {
+    let caller = connection.caller();
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller);
+        request
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(SLOWEST_HEAD)
+        .max_buf_size(LARGEST_HEAD)
+        .serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
+    tokio::pin!(connection);
+    // What goes wrong on a connection is its caller's to know.
+    tokio::select! {
+        _ = &mut connection => {}
+        () = until_closed(closed) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What callers may do slowly. Time is paused: it moves on by itself when nobody has anything to do.
+
+use super::{connection::Connection, door::Door, http1};
+use axum::{Router, routing};
+use std::{future, net::SocketAddr};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
+};
+
+/// A door with room for so many, and what was let in.
+async fn door(most: usize) -> (SocketAddr, mpsc::UnboundedReceiver<Connection>, watch::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (doors, closed) = watch::channel(());
+    let (come_in, connections) = mpsc::unbounded_channel();
+    let serve = move |connection| {
+        come_in.send(connection).unwrap();
+        future::ready(())
+    };
+    tokio::spawn(Door::new(listener, most).open(closed, serve));
+    (address, connections, doors)
+}
+
+/// What a caller hears until the connection ends.
+async fn last_words(caller: &mut TcpStream) -> String {
+    let mut heard = Vec::new();
+    // Whether it ends with a reset is no matter.
+    let _ = caller.read_to_end(&mut heard).await;
+    String::from_utf8(heard).unwrap()
+}
+
+async fn served(connection: Connection, closed: watch::Receiver<()>) {
+    let large = "x".repeat(64 << 20);
+    let router = Router::new()
+        .route("/", routing::get(|| async { "here" }))
+        .route("/large", routing::get(move || async move { large }));
+    http1::serve(connection, router, closed).await;
+}
+
+#[tokio::test]
+async fn who_finds_no_place_is_told_at_once_and_finds_one_when_another_has_left() {
+    let (address, mut connections, _doors) = door(2).await;
+    let _first = TcpStream::connect(address).await.unwrap();
+    let _second = TcpStream::connect(address).await.unwrap();
+    let mut third = TcpStream::connect(address).await.unwrap();
+    assert_eq!(last_words(&mut third).await, "");
+    let (first, _second) = (connections.recv().await, connections.recv().await);
+    drop(first);
+    let _fourth = TcpStream::connect(address).await.unwrap();
+    assert!(connections.recv().await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_comes_too_slowly_is_not_waited_for_nor_is_a_next_one() {
+    for said in
+        ["", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\n", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"]
+    {
+        let (address, mut connections, doors) = door(1).await;
+        let mut caller = TcpStream::connect(address).await.unwrap();
+        caller.write_all(said.as_bytes()).await.unwrap();
+        let connection = connections.recv().await.unwrap();
+        tokio::spawn(served(connection, doors.subscribe()));
+        let heard = last_words(&mut caller).await;
+        assert_eq!(heard.contains("200 OK"), said.ends_with("\r\n\r\n"), "{said}: {heard}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_is_left() {
+    let (address, mut connections, doors) = door(1).await;
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    caller.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    served(connections.recv().await.unwrap(), doors.subscribe()).await;
+    drop(caller);
+}
+
+#[tokio::test]
+async fn what_was_read_to_know_the_protocol_is_read_again() {
+    let (address, mut connections, _doors) = door(2).await;
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    caller.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more").await.unwrap();
+    caller.shutdown().await.unwrap();
+    let mut connection = connections.recv().await.unwrap();
+    connection.speaks_http2().await.unwrap();
+    let mut said = String::new();
+    // In pieces, too.
+    let mut some = [0; 7];
+    while let Ok(read @ 1..) = connection.read(&mut some).await {
+        said += std::str::from_utf8(&some[..read]).unwrap();
+    }
+    assert_eq!(said, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nand more");
+
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    caller.write_all(b"GET / HTTP/1.1\r\nhost: somebody\r\n\r\n").await.unwrap();
+    connections.recv().await.unwrap().speaks_http2().await.unwrap_err();
+}
