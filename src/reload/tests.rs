@@ -1,8 +1,10 @@
-use super::{beginning, changes};
+use super::{Watcher, beginning, changes};
 use crate::{
     config::{Options, Source, parse},
     rules::Domain,
 };
+use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
+use tokio::time;
 
 /// Domains of which each has so many limits.
 fn domains(domains: &[(&str, usize)]) -> Vec<Domain> {
@@ -54,4 +56,60 @@ fn a_long_reason_is_told_in_whole_lines_and_where_the_rest_is() {
     let (lines, last) = told.trim_end().rsplit_once('\n').unwrap();
     assert_eq!(last, "… the log has the rest");
     assert!(lines.lines().all(|told| told == line) && lines.len() <= 4096, "{told}");
+}
+
+/// Waits until nothing more is heard, and tells whether anything was.
+async fn hears_of_the_past(watcher: &Watcher) -> bool {
+    let mut has_heard = false;
+    while time::timeout(Duration::from_millis(100), watcher.heard()).await.is_ok() {
+        has_heard = true;
+    }
+    has_heard
+}
+
+/// Whether it hears of a change that is made now. Only a failure ever takes so long.
+async fn hears(watcher: &Watcher, change: impl FnOnce()) -> bool {
+    hears_of_the_past(watcher).await;
+    change();
+    time::timeout(Duration::from_secs(30), watcher.heard()).await.is_ok()
+}
+
+#[tokio::test]
+async fn changes_are_heard_of_where_a_path_leads_to() {
+    let files = tempfile::tempdir().unwrap();
+    let at = |name: &str| files.path().join(name);
+    let write = |path: &Path| fs::write(path, "domain: shop\n").unwrap();
+    for directory in ["1", "2"] {
+        fs::create_dir(at(directory)).unwrap();
+        write(&at(directory).join("shop.yaml"));
+    }
+    symlink("1", at("link")).unwrap();
+    let paths = [at("link")];
+    let mut watcher = Watcher::default();
+    watcher.attend(&paths);
+    assert!(hears(&watcher, || write(&at("1/shop.yaml"))).await, "a file is written");
+    assert!(hears(&watcher, || fs::remove_file(at("1/shop.yaml")).unwrap()).await, "removed");
+    let lead = || {
+        symlink("2", at("new")).unwrap();
+        fs::rename(at("new"), at("link")).unwrap();
+    };
+    assert!(hears(&watcher, lead).await, "the link leads elsewhere");
+    watcher.attend(&paths);
+    assert!(hears(&watcher, || write(&at("2/shop.yaml"))).await, "a file is written there");
+}
+
+/// Or it would be its own reason to look again, for ever.
+#[tokio::test]
+async fn that_somebody_reads_is_not_heard_of() {
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("shop.yaml");
+    fs::write(&path, "domain: shop\n").unwrap();
+    let mut watcher = Watcher::default();
+    watcher.attend(std::slice::from_ref(&path));
+    for _ in 0..100 {
+        fs::read_to_string(&path).unwrap();
+        fs::read_dir(files.path()).unwrap().for_each(drop);
+    }
+    assert!(!hears_of_the_past(&watcher).await);
+    assert!(hears(&watcher, || fs::write(&path, "domain: mall\n").unwrap()).await);
 }
