@@ -1,8 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint bench
+.PHONY: help run test fuzz lint faults bench
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-5s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Serve the rules in config/ from memory
 	cargo run --locked
@@ -25,6 +25,9 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
+
+faults: ## Measure what becomes of requests while Redis fails, and write it to docs/faults.md
+	TOLLGATE_FAULTS_TABLE=$(CURDIR)/docs/faults.md cargo test --locked --test it -- faults::
 
 bench: ## Measure what keys, leases, reports and decisions cost, in memory and in Redis
 	cargo bench --locked --bench memory

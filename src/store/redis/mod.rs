@@ -52,6 +52,10 @@ const CONNECTIONS: u32 = 2;
 /// How often connections are tried, and a lost Redis is looked for.
 const TRY_EVERY: Duration = Duration::from_millis(250);
 
+/// How long a connection may take to show that it works. Longer than this process itself stands still on a busy
+/// machine, and short enough that one that is dead has been replaced within a second.
+const LONGEST_TRY: Duration = Duration::from_millis(500);
+
 /// How soon it is tried again whether a Redis answers that is not asked any more.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
@@ -238,7 +242,8 @@ async fn keep(way: Arc<Way>) {
 
 async fn try_out(mut connection: Connection) {
     let ping = redis::cmd("PING");
-    let answered = time::timeout(TRY_EVERY, ping.query_async::<Value>(&mut connection.redis)).await;
+    let answered =
+        time::timeout(LONGEST_TRY, ping.query_async::<Value>(&mut connection.redis)).await;
     // That it may not be asked this is an answer, too.
     let is_alive =
         answered.is_ok_and(|answer| answer.err().is_none_or(|error| error.code().is_some()));

@@ -28,8 +28,8 @@ enum Way {
     Held,
     /// Answers come so much later.
     Delayed(Duration),
-    /// Answers come byte by byte.
-    Dripping,
+    /// Answers come byte by byte, and so much time before each.
+    Dripping(Duration),
     /// Nothing passes ever again, and neither end is told.
     Frozen,
     /// Both ends are told that it is over.
@@ -117,9 +117,9 @@ impl Proxy {
         self.way.borrow().send_replace(Way::Delayed(time));
     }
 
-    /// Has answers come byte by byte, on every connection that there is or will be.
-    pub(crate) fn drip(&self) {
-        self.way.borrow().send_replace(Way::Dripping);
+    /// Has answers come byte by byte, so much time before each, on every connection that there is or will be.
+    pub(crate) fn drip(&self, time: Duration) {
+        self.way.borrow().send_replace(Way::Dripping(time));
     }
 
     /// Has every connection that there is or will be stay up, and nothing pass on it, ever.
@@ -170,9 +170,6 @@ async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> i
     }
 }
 
-/// Between two bytes of an answer that drips.
-const DRIP: Duration = Duration::from_millis(5);
-
 async fn pass_on(
     mut answers: ReadHalf<'_>,
     mut to_client: WriteHalf<'_>,
@@ -193,9 +190,9 @@ async fn pass_on(
             let way = *way.wait_for(|way| *way != Way::Held).await.map_err(io::Error::other)?;
             match way {
                 Way::Delayed(time) => time::sleep_until(came + time).await,
-                Way::Dripping => {
+                Way::Dripping(time) => {
                     for byte in bytes {
-                        time::sleep(DRIP).await;
+                        time::sleep(time).await;
                         to_client.write_all(&[byte]).await?;
                     }
                     continue;
