@@ -6,7 +6,7 @@
 
 use crate::{
     grpc::Client,
-    reload::{ConfigMap, in_force, replace},
+    reload::{ConfigMap, in_force, reloaded, replace},
     support::{PATIENCE, Redis, Server, Store, TempDir, on_every_store},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response;
@@ -244,5 +244,5 @@ async fn reloads_through_the_program(store: &Store, rules: PathBuf, mut change: 
         asked.unwrap();
     }
     told.hold();
-    assert_eq!(server.log().matches("reloaded the rules").count(), RELOADS as usize);
+    reloaded(&server, RELOADS as usize).await;
 }
