@@ -18,6 +18,7 @@ use crate::{
     decider::Decider,
     grpc::{self, Headers, Leases, Reports, Service},
     http::{self, AdminAccess, Json, Readiness, Token},
+    intake::Intake,
     telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
 };
 use axum::Router;
@@ -144,6 +145,7 @@ pub async fn serve(
         settings;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let readiness = Readiness::default();
+    let intake = Intake::default();
     let decisions = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(
@@ -151,6 +153,7 @@ pub async fn serve(
         json,
         readiness.clone(),
         Arc::clone(&decider),
+        intake.clone(),
         asks_clients,
     );
     let is_loopback =
@@ -196,6 +199,7 @@ pub async fn serve(
         leases: Leases::new(Arc::clone(&decider), closed.clone()),
         reports: Reports::new(Arc::clone(&decider), closed.clone()),
         health,
+        intake,
     };
     let servers = async {
         let (served, (), ()) = tokio::join!(

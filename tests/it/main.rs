@@ -20,6 +20,7 @@ mod envoy;
 mod envoy_leases;
 mod envoy_shedding;
 mod grpc;
+mod hostile;
 mod http;
 mod lease;
 mod lease_outage;
