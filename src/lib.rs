@@ -20,6 +20,7 @@ pub mod decider;
 pub mod decision;
 pub mod grpc;
 pub mod http;
+pub mod intake;
 pub mod key;
 pub mod lease;
 pub mod limiter;

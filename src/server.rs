@@ -18,6 +18,7 @@ use crate::{
     decider::Decider,
     grpc::{self, Headers, Leases, Reports, Service},
     http::{self, AdminAccess, Json, Readiness, Token},
+    intake::Intake,
     reload::Reloads,
     telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
 };
@@ -147,6 +148,7 @@ pub async fn serve(
         settings;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let readiness = Readiness::new(reloads);
+    let intake = Intake::default();
     let decisions = Service::new(Arc::clone(&decider), headers);
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(
@@ -154,6 +156,7 @@ pub async fn serve(
         json,
         readiness.clone(),
         Arc::clone(&decider),
+        intake.clone(),
         asks_clients,
     );
     let is_loopback =
@@ -199,6 +202,7 @@ pub async fn serve(
         leases: Leases::new(Arc::clone(&decider), closed.clone()),
         reports: Reports::new(Arc::clone(&decider), closed.clone()),
         health,
+        intake,
     };
     let servers = async {
         let (served, (), ()) = tokio::join!(

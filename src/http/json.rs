@@ -4,18 +4,20 @@ use super::JSON;
 use crate::{
     clock::Deadline,
     grpc::{
-        Answer, DESCRIPTORS, Service, deadline,
+        Answer, DESCRIPTORS, LARGEST_MESSAGE, Service, deadline,
         proto::envoy::service::ratelimit::v3::{
             RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
         },
     },
+    intake::Intake,
 };
 use axum::{
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{FromRequest, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use http_body::Body as _;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use std::{error::Error, time::Duration};
@@ -69,13 +71,24 @@ impl Json {
 /// A body that has come whole, and in time.
 pub(super) struct Whole(Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Whole {
+impl FromRequest<(Service, Json, Intake)> for Whole {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+    async fn from_request(
+        request: Request,
+        state: &(Service, Json, Intake),
+    ) -> Result<Self, Response> {
+        // What says beforehand that it is too large needs not come.
+        if request.body().size_hint().lower() > LARGEST_MESSAGE as u64 {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE.into_response());
+        }
+        let request = request.map(|body| Body::new(state.2.count(body)));
         match time::timeout(SLOWEST_BODY, Bytes::from_request(request, state)).await {
             Ok(Ok(body)) => Ok(Self(body)),
-            Ok(Err(refusal)) => Err(refusal.into_response()),
+            Ok(Err(refusal)) => Err(match status_in(&refusal) {
+                Some(status) => refuse(status),
+                None => refusal.into_response(),
+            }),
             Err(_) => {
                 Err((StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n")
                     .into_response())
@@ -84,10 +97,20 @@ impl<S: Send + Sync> FromRequest<S> for Whole {
     }
 }
 
+/// The status for which a body could not be read, if it was ours.
+fn status_in<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    loop {
+        error = error.source()?;
+        if let Some(status) = error.downcast_ref() {
+            return Some(status);
+        }
+    }
+}
+
 /// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed or a rule denies what
 /// the store cannot decide; 400 where it cannot be meant.
 pub(super) async fn should_rate_limit(
-    State((service, json)): State<(Service, Json)>,
+    State((service, json, _)): State<(Service, Json, Intake)>,
     headers: HeaderMap,
     Whole(body): Whole,
 ) -> Response {
@@ -129,7 +152,9 @@ async fn answer(
 pub(super) fn refuse(status: &Status) -> Response {
     let code = match status.code() {
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
-        tonic::Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        tonic::Code::Unavailable | tonic::Code::ResourceExhausted => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let body = serde_json::json!({ "code": status.code() as i32, "message": status.message() });

@@ -10,7 +10,9 @@ pub use caller::Caller;
 pub use json::Json;
 pub use token::{InvalidToken, Token, TokenSource};
 
-use crate::{decider::Decider, grpc::Service, reload::Reloads, rules, store::Condition};
+use crate::{
+    decider::Decider, grpc::Service, intake::Intake, reload::Reloads, rules, store::Condition,
+};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request, State},
@@ -61,10 +63,11 @@ pub fn public(
     json: Json,
     readiness: Readiness,
     decider: Arc<Decider>,
+    intake: Intake,
     asks_certificates: bool,
 ) -> Router {
     let mut decide = post(json::should_rate_limit)
-        .with_state((service, json))
+        .with_state((service, json, intake))
         .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));

@@ -14,8 +14,9 @@ use tower::ServiceExt as _;
 /// How long a head may take, from when the last answer has gone: so also how long a connection may idle.
 const SLOWEST_HEAD: Duration = Duration::from_secs(30);
 
-/// The largest head, in bytes, and the most that is read ahead of a slow answer.
+/// The largest head, in bytes; and the most that is read ahead, of a head or of what comes behind it.
 const LARGEST_HEAD: usize = 64 << 10;
+const MOST_READ_AHEAD: usize = 128 << 10;
 
 /// Serves a connection to its end; once the doors close, to the end of the answer that is under way.
 pub(super) async fn serve(connection: Connection, router: Router, closed: watch::Receiver<()>) {
@@ -27,7 +28,8 @@ pub(super) async fn serve(connection: Connection, router: Router, closed: watch:
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(SLOWEST_HEAD)
-        .max_buf_size(LARGEST_HEAD)
+        .max_header_size(LARGEST_HEAD)
+        .max_buf_size(MOST_READ_AHEAD)
         .serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
     tokio::pin!(connection);
     // What goes wrong on a connection is its caller's to know.

@@ -4,15 +4,18 @@ use super::{ServeError, connection::Connection, door::Door, until_closed};
 use crate::{
     grpc::{self, DESCRIPTORS, Leases, Reports, Service},
     http::Caller,
+    intake::Intake,
 };
+use axum::http::Request;
 use std::{convert::Infallible, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     time,
 };
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tonic::body::Body;
 use tonic_health::pb::health_server::{Health, HealthServer};
-use tower::util::MapResponseLayer;
+use tower::util::{MapRequestLayer, MapResponseLayer};
 
 /// The most requests under way on one connection, and the most that may be cancelled before they were
 /// looked at. Envoy cancels what is late, so after any pause many come at once; a server that ends the
@@ -44,6 +47,7 @@ pub(super) struct Services<H: Health> {
     pub(super) leases: Leases,
     pub(super) reports: Reports,
     pub(super) health: HealthServer<H>,
+    pub(super) intake: Intake,
 }
 
 /// Serves until the doors close, and what is under way is finished. Connections older than `longest_life`,
@@ -63,6 +67,8 @@ pub(super) async fn serve<H: Health>(
     if let Some(life) = longest_life {
         server = server.max_connection_age(life);
     }
+    let intake = services.intake;
+    let count = move |request: Request<Body>| request.map(|body| Body::new(intake.count(body)));
     let (come_in, incoming) = mpsc::channel(WAITING);
     let incoming = ReceiverStream::new(incoming).map(Ok::<_, Infallible>);
     let server = server
@@ -74,6 +80,7 @@ pub(super) async fn serve<H: Health>(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .timeout(SLOWEST_CALL)
+        .layer(MapRequestLayer::new(count))
         .layer(MapResponseLayer::new(grpc::name_too_large))
         .layer(MapResponseLayer::new(grpc::keep_when_told))
         .add_service(services.decisions.into_server())

@@ -37,7 +37,11 @@ pub fn init(filter: &str) -> Result<(), String> {
             "`{word}` is no level: write error, warn, info, debug, trace or off, or `target=level`"
         ));
     }
-    let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
+    // A library that warns of each frame that a caller sends lets callers write the log. Whoever wants to
+    // read that says so.
+    let quiet = if filter.contains("h2=") { "" } else { ",h2=error" };
+    let filter =
+        EnvFilter::try_new(format!("{filter}{quiet}")).map_err(|error| error.to_string())?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr)

@@ -399,8 +399,8 @@ async fn a_redis_that_is_not_trusted_is_told() {
     tls.open(&[("TOLLGATE_STORE_CA", &other)]).await.tells(&["signed", "--store-ca"]).await;
     tls.open(&[]).await.tells(&["signed", "--store-ca"]).await;
     let ca = [("TOLLGATE_STORE_CA", tls.ca.as_str())];
-    let opened = open_with(&format!("rediss://127.0.0.1:{}", tls.tls_port), &ca).await;
-    opened.tells(&["not valid for name", "127.0.0.1", "localhost"]).await;
+    let opened = open_with(&format!("rediss://127.0.0.2:{}", tls.tls_port), &ca).await;
+    opened.tells(&["not valid for name", "127.0.0.2", "localhost"]).await;
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod envoy_shedding;
 mod failure;
 mod faults;
 mod grpc;
+mod hostile;
 mod http;
 mod lease;
 mod lease_outage;

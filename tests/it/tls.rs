@@ -246,6 +246,19 @@ async fn garbage_in_place_of_a_handshake_is_counted_and_harms_nobody() {
 }
 
 #[tokio::test]
+async fn who_does_not_go_on_with_a_handshake_is_left() {
+    let opened = open(false, &[]).await;
+    for door in [opened.server.grpc, opened.server.http] {
+        let mut caller = TcpStream::connect(door).await.unwrap();
+        caller.write_all(b"\x16\x03\x01\x02\x00\x01\x00").await.unwrap();
+        let end =
+            tokio::time::timeout(support::PATIENCE, caller.read_to_end(&mut Vec::new())).await;
+        let _ = end.expect("it is still waited for");
+    }
+    assert_eq!(opened.decides(&opened.client(None)).await, Some(1));
+}
+
+#[tokio::test]
 async fn what_cannot_speak_tls_does_not_start() {
     let files = TempDir::new();
     let rules = files.file("edge.yaml", RULES).display().to_string();

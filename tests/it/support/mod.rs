@@ -230,6 +230,19 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
+    /// What the system says of its memory, in KiB: `VmRSS` is what it has, `VmHWM` the most that it had.
+    pub(crate) fn memory_kib(&self, what: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id().unwrap()));
+        let status = status.unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.trim_matches([':', '\t', ' ', 'k', 'B']).parse().unwrap()
+    }
+
+    /// How many files it has open, connections among them.
+    pub(crate) fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.process.id().unwrap())).unwrap().count()
+    }
+
     /// Sends it a signal.
     pub(crate) async fn signal(&self, signal: &str) {
         let id = self.process.id().unwrap().to_string();
