@@ -59,7 +59,7 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<AcquireRequest>,
     ) -> Result<Response<AcquireResponse>, Status> {
-        let deadline = deadline::of(request.metadata().as_ref());
+        let deadline = deadline::noted(request.extensions());
         let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
         let mut stopped = self.stopped.clone();
         let acquired = tokio::select! {

@@ -141,7 +141,7 @@ impl rate_limit_service_server::RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let deadline = deadline::of(request.metadata().as_ref());
+        let deadline = deadline::noted(request.extensions());
         let Answer { message, taken, .. } = self.answer(request.into_inner(), deadline).await?;
         Ok(until_told(message, taken))
     }

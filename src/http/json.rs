@@ -14,7 +14,7 @@ use crate::{
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use http_body::Body as _;
@@ -111,10 +111,10 @@ fn status_in<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
 /// the store cannot decide; 400 where it cannot be meant.
 pub(super) async fn should_rate_limit(
     State((service, json, _)): State<(Service, Json, Intake)>,
-    headers: HeaderMap,
+    extensions: Extensions,
     Whole(body): Whole,
 ) -> Response {
-    match answer(&service, &json, &body, deadline::of(&headers)).await {
+    match answer(&service, &json, &body, deadline::noted(&extensions)).await {
         Ok(response) => response,
         Err(status) => refuse(&status),
     }

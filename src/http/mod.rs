@@ -11,7 +11,12 @@ pub use json::Json;
 pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{
-    decider::Decider, grpc::Service, intake::Intake, reload::Reloads, rules, store::Condition,
+    decider::Decider,
+    grpc::{LARGEST_MESSAGE, Service, deadline},
+    intake::Intake,
+    reload::Reloads,
+    rules,
+    store::Condition,
 };
 use axum::{
     Router,
@@ -19,15 +24,17 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use std::{
+    convert::Infallible,
     fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
+use tower::util::MapRequestLayer;
 
 /// The media type of JSON.
 const JSON: &str = "application/json";
@@ -66,9 +73,10 @@ pub fn public(
     intake: Intake,
     asks_certificates: bool,
 ) -> Router {
-    let mut decide = post(json::should_rate_limit)
+    let mut decide: MethodRouter = post(json::should_rate_limit)
         .with_state((service, json, intake))
-        .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
+        .layer::<_, Infallible>(DefaultBodyLimit::max(LARGEST_MESSAGE))
+        .layer(MapRequestLayer::new(deadline::note));
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));
     }

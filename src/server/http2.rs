@@ -2,7 +2,7 @@
 
 use super::{ServeError, connection::Connection, door::Door, until_closed};
 use crate::{
-    grpc::{self, DESCRIPTORS, Leases, Reports, Service},
+    grpc::{self, DESCRIPTORS, Leases, Reports, Service, deadline},
     http::Caller,
     intake::Intake,
 };
@@ -80,6 +80,7 @@ pub(super) async fn serve<H: Health>(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .timeout(SLOWEST_CALL)
+        .layer(MapRequestLayer::new(deadline::note))
         .layer(MapRequestLayer::new(count))
         .layer(MapResponseLayer::new(grpc::name_too_large))
         .layer(MapResponseLayer::new(grpc::keep_when_told))
