@@ -96,13 +96,19 @@ fn its_rules_are_valid() {
 }
 
 #[test]
-fn the_rules_in_the_reference_are_valid() {
-    let blocks = include_str!("../../docs/rules.md").split("```yaml\n").skip(1);
-    for block in blocks {
-        let text = block.split("```").next().unwrap().to_owned();
-        let source = tollgate::config::Source { name: "docs/rules.md".to_owned(), text };
-        let loaded = tollgate::config::parse(vec![source], &tollgate::config::Options::default());
-        assert_eq!(loaded.render(false), "");
+fn the_rules_in_the_documents_are_valid() {
+    for document in ["docs/rules.md", "docs/operating.md", "docs/adopting.md"] {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(here.join(document)).unwrap();
+        let blocks: Vec<_> = text.split("```yaml\n").skip(1).collect();
+        assert!(!blocks.is_empty(), "{document} has lost its rules");
+        for block in blocks {
+            let text = block.split("```").next().unwrap().to_owned();
+            let source = tollgate::config::Source { name: document.to_owned(), text };
+            let loaded =
+                tollgate::config::parse(vec![source], &tollgate::config::Options::default());
+            assert_eq!(loaded.render(false), "");
+        }
     }
 }
 
@@ -114,6 +120,8 @@ fn its_links_lead_somewhere() {
         "CHANGELOG.md",
         "docs/rules.md",
         "docs/redis.md",
+        "docs/operating.md",
+        "docs/adopting.md",
         "examples/clients/README.md",
     ] {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
