@@ -13,7 +13,7 @@ pub use token::{InvalidToken, Token, TokenSource};
 use crate::{decider::Decider, grpc::Service, intake::Intake, rules, store::Condition};
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -58,9 +58,7 @@ pub fn public(
     intake: Intake,
     asks_certificates: bool,
 ) -> Router {
-    let mut decide = post(json::should_rate_limit)
-        .with_state((service, json, intake))
-        .layer(DefaultBodyLimit::max(crate::grpc::LARGEST_MESSAGE));
+    let mut decide = post(json::should_rate_limit).with_state((service, json, intake));
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));
     }
