@@ -27,7 +27,7 @@ pub fn noted(extensions: &Extensions) -> Deadline {
 }
 
 /// When a request that has come just now has to be answered. What cannot be read says nothing.
-fn of(headers: &HeaderMap) -> Deadline {
+pub fn of(headers: &HeaderMap) -> Deadline {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let said = [text(GRPC).and_then(grpc), text(ENVOY).and_then(milliseconds)];
     match said.into_iter().flatten().min() {

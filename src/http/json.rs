@@ -9,18 +9,18 @@ use crate::{
             RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
         },
     },
-    intake::Intake,
+    intake::{Counted, Intake},
 };
 use axum::{
-    body::{Body, Bytes},
-    extract::{FromRequest, Request, State},
-    http::{Extensions, HeaderName, HeaderValue, StatusCode, header},
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use http_body::Body as _;
+use http_body::{Body as _, Frame};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
-use std::{error::Error, time::Duration};
+use std::{error::Error, future::poll_fn, pin::Pin, time::Duration};
 use tokio::time;
 use tonic::Status;
 
@@ -68,56 +68,56 @@ impl Json {
     }
 }
 
-/// A body that has come whole, and in time.
-pub(super) struct Whole(Bytes);
-
-impl FromRequest<(Service, Json, Intake)> for Whole {
-    type Rejection = Response;
-
-    async fn from_request(
-        request: Request,
-        state: &(Service, Json, Intake),
-    ) -> Result<Self, Response> {
-        // What says beforehand that it is too large needs not come.
-        if request.body().size_hint().lower() > LARGEST_MESSAGE as u64 {
-            return Err(StatusCode::PAYLOAD_TOO_LARGE.into_response());
-        }
-        let request = request.map(|body| Body::new(state.2.count(body)));
-        match time::timeout(SLOWEST_BODY, Bytes::from_request(request, state)).await {
-            Ok(Ok(body)) => Ok(Self(body)),
-            Ok(Err(refusal)) => Err(match status_in(&refusal) {
-                Some(status) => refuse(status),
-                None => refusal.into_response(),
-            }),
-            Err(_) => {
-                Err((StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n")
-                    .into_response())
-            }
-        }
-    }
-}
-
-/// The status for which a body could not be read, if it was ours.
-fn status_in<'a>(mut error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
-    loop {
-        error = error.source()?;
-        if let Some(status) = error.downcast_ref() {
-            return Some(status);
-        }
-    }
-}
-
 /// Decides a request: 200 where it may pass, 429 where not, or 503 where load is shed or a rule denies what
-/// the store cannot decide; 400 where it cannot be meant.
+/// the store cannot decide; 400 where it cannot be meant, 413 and 408 where it is too large or comes too
+/// slowly.
 pub(super) async fn should_rate_limit(
-    State((service, json, _)): State<(Service, Json, Intake)>,
-    extensions: Extensions,
-    Whole(body): Whole,
+    State((service, json, intake)): State<(Service, Json, Intake)>,
+    request: Request,
 ) -> Response {
-    match answer(&service, &json, &body, deadline::noted(&extensions)).await {
+    // The body may take a while to come.
+    let deadline = deadline::of(request.headers());
+    let body = intake.count(request.into_body());
+    let body = match time::timeout(SLOWEST_BODY, whole(body)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(refusal)) => return refusal,
+        Err(_) => {
+            let why = "the body did not come in time\n";
+            return (StatusCode::REQUEST_TIMEOUT, why).into_response();
+        }
+    };
+    match answer(&service, &json, &body, deadline).await {
         Ok(response) => response,
         Err(status) => refuse(&status),
     }
+}
+
+/// All of a body, piece by piece into one place: a body of single bytes, kept as it came, would take many
+/// times its length.
+async fn whole(mut body: Counted<Body>) -> Result<Vec<u8>, Response> {
+    let too_large = || StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    // What says beforehand that it is too large needs not come.
+    if body.size_hint().lower() > LARGEST_MESSAGE as u64 {
+        return Err(too_large());
+    }
+    let mut whole = Vec::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) if data.len() > LARGEST_MESSAGE - whole.len() => return Err(too_large()),
+            Ok(Ok(data)) => whole.extend_from_slice(&data),
+            // Trailers say nothing here.
+            Ok(Err(_)) => {}
+            Err(error) => {
+                return Err(match error.downcast_ref() {
+                    Some(status) => refuse(status),
+                    None => {
+                        refuse(&Status::invalid_argument(format!("the body ends amid it: {error}")))
+                    }
+                });
+            }
+        }
+    }
+    Ok(whole)
 }
 
 async fn answer(

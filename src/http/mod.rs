@@ -11,30 +11,23 @@ pub use json::Json;
 pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{
-    decider::Decider,
-    grpc::{LARGEST_MESSAGE, Service, deadline},
-    intake::Intake,
-    reload::Reloads,
-    rules,
-    store::Condition,
+    decider::Decider, grpc::Service, intake::Intake, reload::Reloads, rules, store::Condition,
 };
 use axum::{
     Router,
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get, post},
+    routing::{get, post},
 };
 use std::{
-    convert::Infallible,
     fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
-use tower::util::MapRequestLayer;
 
 /// The media type of JSON.
 const JSON: &str = "application/json";
@@ -73,10 +66,7 @@ pub fn public(
     intake: Intake,
     asks_certificates: bool,
 ) -> Router {
-    let mut decide: MethodRouter = post(json::should_rate_limit)
-        .with_state((service, json, intake))
-        .layer::<_, Infallible>(DefaultBodyLimit::max(LARGEST_MESSAGE))
-        .layer(MapRequestLayer::new(deadline::note));
+    let mut decide = post(json::should_rate_limit).with_state((service, json, intake));
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));
     }

@@ -23,7 +23,7 @@ use tonic::{
     transport::Channel,
 };
 
-/// How long messages that are not whole are there at least.
+/// How long answers are not read.
 const HELD: Duration = Duration::from_secs(10);
 
 /// Sends any bytes as a message, and takes any.
@@ -192,27 +192,23 @@ async fn messages_that_are_begun_and_not_ended_take_no_room_without_bound() {
     let before = Before::of(&server).await;
     let others = Others::start(&server);
     // Each comes nearly whole, and there it stays: three gigabytes, if all of it were kept.
-    let mut callers = JoinSet::new();
+    let mut calls = JoinSet::new();
     for _ in 0..8 {
-        let to = server.grpc;
-        callers.spawn(async move {
-            let channel = Channel::from_shared(format!("http://{to}")).unwrap();
-            let channel = channel.connect().await.unwrap();
-            let mut calls = JoinSet::new();
-            for _ in 0..100 {
-                let channel = channel.clone();
-                calls.spawn(unended(channel));
-            }
-            calls.join_all().await
-        });
+        let channel = Channel::from_shared(format!("http://{}", server.grpc)).unwrap();
+        let channel = channel.connect().await.unwrap();
+        for _ in 0..100 {
+            calls.spawn(unended(channel.clone()));
+        }
     }
-    let refused: usize = callers.join_all().await.concat().into_iter().filter(|it| *it).count();
-    assert!(refused > 0, "800 messages of 4 MB were kept");
+    let refused = async { while !calls.join_next().await.unwrap().unwrap() {} };
+    time::timeout(3 * PATIENCE, refused).await.expect("800 messages of 4 MB were kept");
+    // Those that are still there go, and take with them what they hold.
+    calls.shutdown().await;
     others.noticed_nothing().await;
     before.is_so_again(server).await;
 }
 
-/// Sends most of a message, and no more. Whether it was refused, while it was waited for.
+/// Sends most of a message, and no more. Whether it was refused for want of room.
 async fn unended(mut channel: Channel) -> bool {
     let length = 4_000_000_u32;
     let begun = [&[0][..], &length.to_be_bytes(), &vec![0; 3_900_000]].concat();
@@ -223,6 +219,7 @@ async fn unended(mut channel: Channel) -> bool {
         .body(Body::new(axum::body::Body::from_stream(begun)))
         .unwrap();
     let ready = tower::ServiceExt::ready(&mut channel).await.unwrap();
-    let answer = time::timeout(HELD, tower::Service::call(ready, request)).await;
-    answer.is_ok_and(|answer| answer.unwrap().headers()["grpc-status"] == "8")
+    // Where this machine is too busy to answer pings, the connection ends instead.
+    let answer = tower::Service::call(ready, request).await;
+    answer.is_ok_and(|answer| answer.headers()["grpc-status"] == "8")
 }

@@ -45,15 +45,14 @@ impl Authority {
         files.file(name, &self.pem()).display().to_string()
     }
 
-    /// A certificate for localhost, 127.0.0.1, and this name: a URI where it has a scheme.
+    /// A certificate for localhost and this name: a URI where it has a scheme.
     pub(crate) fn issue(&self, name: &str) -> Identity {
         self.issue_for(name, Duration::from_secs(365 * 86_400))
     }
 
     /// One that expires after so long, or, after no time at all, has expired.
     pub(crate) fn issue_for(&self, name: &str, valid: Duration) -> Identity {
-        let mut parameters =
-            CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let mut parameters = CertificateParams::new(["localhost".to_owned()]).unwrap();
         let san = name.try_into().unwrap();
         let san = if name.contains("://") { SanType::URI(san) } else { SanType::DnsName(san) };
         parameters.subject_alt_names.push(san);
