@@ -18,11 +18,11 @@ pub fn tree(domains: &[Domain]) -> String {
     let mut lines = Vec::new();
     for domain in domains {
         let start = printable(&domain.name);
-        let what = match domain.lease_key.as_str() {
-            LEASE_KEY => String::new(),
-            key => format!("leases called {}", printable(key)),
-        };
-        lines.push(Line { start, what, ..Line::default() });
+        let leases = (domain.lease_key != LEASE_KEY)
+            .then(|| format!("leases called {}", printable(&domain.lease_key)));
+        let policy = domain.on_store_failure.map(|it| format!("on_store_failure: {}", it.name()));
+        let what: Vec<String> = leases.into_iter().chain(policy).collect();
+        lines.push(Line { start, what: what.join(", "), ..Line::default() });
         let indent = if domain.descriptors.is_empty() { "   " } else { "│  " };
         lines.extend(domain.pools.iter().flat_map(|pool| pool_lines(domain, pool, indent)));
         draw(&mut lines, &domain.descriptors, &Above::of_domain(domain), "");
@@ -154,6 +154,9 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
     ];
     for (_, mark) in marks.into_iter().filter(|(is_set, _)| *is_set) {
         let _ = write!(what, " [{mark}]");
+    }
+    if let Some(policy) = rule.on_store_failure {
+        let _ = write!(what, " [on_store_failure: {}]", policy.name());
     }
     if let Some(header) = &rule.lease_header {
         let _ = write!(what, " [lease in {header}]");
