@@ -15,7 +15,7 @@ test: ## Run every test; installs what a fresh Debian machine lacks
 	cargo test --locked --doc
 	cargo test --locked --lib --bins --tests
 
-fuzz: ## Feed random input to the rule reader and the decider, for FUZZ_SECONDS (20)
+fuzz: ## Feed random input to whatever reads what others send, for FUZZ_SECONDS (20)
 	scripts/fuzz
 
 # What fails fast comes first. Whoever lacks cargo-deny gets the version that CI has.
