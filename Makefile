@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint faults bench
+.PHONY: help run test fuzz lint faults bench soak
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ test: ## Run every test; installs what a fresh Debian machine lacks
 	cargo test --locked --doc
 	cargo test --locked --lib --bins --tests
 
-fuzz: ## Feed random input to the rule reader and the decider, for FUZZ_SECONDS (20)
+fuzz: ## Feed random input to whatever reads what others send, for FUZZ_SECONDS (20)
 	scripts/fuzz
 
 # What fails fast comes first. Whoever lacks cargo-deny gets the version that CI has.
@@ -34,3 +34,6 @@ bench: ## Measure what keys, leases, reports and decisions cost, in memory and i
 	cargo bench --locked --bench redis
 	cargo bench --locked --bench leases
 	cargo bench --locked --bench shedding
+
+soak: ## Load the built program while its rules change every second, for SOAK_SECONDS (600)
+	cargo bench --locked --bench soak

@@ -78,7 +78,12 @@ impl Drop for Server {
 
 /// What this process has in memory.
 pub(crate) fn resident_bytes() -> usize {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+/// What a process has in memory.
+pub(crate) fn resident_bytes_of(process: &str) -> usize {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     let kibibytes = line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok());
     kibibytes.unwrap_or_default() * 1024

@@ -28,6 +28,7 @@ fuzz_target!(|message: &[u8]| {
         let Ok(answer) = service.acquire(Request::new(request)).await else { return };
         let acquired = answer.get_ref();
         assert_eq!(acquired.statuses.len(), descriptors.len());
+        assert!(!acquired.degraded, "a store in memory always decides");
         let lease_id = acquired.lease_id.clone();
         if acquired.outcome() == Outcome::Refused {
             assert!(lease_id.is_empty() && acquired.refusal.is_some());

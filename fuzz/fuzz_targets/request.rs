@@ -7,25 +7,15 @@ mod support;
 
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
-use support::{RUNTIME, new_decider};
+use support::{RUNTIME, new_decider, new_service};
 use tollgate::{
     clock::Deadline,
-    grpc::{
-        Headers, RateLimitHeaders, Service,
-        proto::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
-    },
+    grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
 };
-
-fn new_service() -> Service {
-    let name = |end| format!("x-ratelimit-{end}");
-    let (limit, remaining, reset) = (name("limit"), name("remaining"), name("reset"));
-    let rate_limit = Some(RateLimitHeaders { limit, remaining, reset });
-    Service::new(new_decider(), Headers { rate_limit, degraded: None })
-}
 
 fuzz_target!(|message: &[u8]| {
     let Ok(request) = RateLimitRequest::decode(message) else { return };
-    let service = new_service();
+    let service = new_service(new_decider());
     // Twice, so that a request meets the states that it made.
     for _ in 0..2 {
         let answer = service.answer(request.clone(), Deadline::default());
@@ -33,6 +23,8 @@ fuzz_target!(|message: &[u8]| {
         let response = answer.message;
         assert_ne!(response.overall_code(), Code::Unknown);
         assert_eq!(response.statuses.len(), request.descriptors.len());
+        let metadata = response.dynamic_metadata.unwrap_or_default();
+        assert!(!metadata.fields.contains_key("degraded"), "a store in memory always decides");
         assert!(response.statuses.iter().all(|status| status.code() != Code::Unknown));
     }
 });

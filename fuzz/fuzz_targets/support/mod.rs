@@ -1,11 +1,18 @@
 //! What targets share that ask for decisions.
 
+#![allow(dead_code, reason = "each target uses a part of it")]
+
+use axum::Router;
 use std::sync::{Arc, LazyLock};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
     clock::{Clock, ManualClock},
     config::{self, Options, Source},
     decider::{Decider, Modes},
+    grpc::{Headers, RateLimitHeaders, Service},
+    http::{Json, Readiness},
+    intake::Intake,
+    reload::Reload,
     rules::{Domain, Rules},
     store::{Memory, Store},
 };
@@ -13,8 +20,10 @@ use tollgate::{
 /// The seeds of all targets name the same rules.
 const RULES: &str = include_str!("../../seeds/rules/every-form.yaml");
 
-pub static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+/// Time passes in it only while all wait, and then at once.
+pub static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+});
 
 static DOMAINS: LazyLock<Vec<Domain>> = LazyLock::new(|| {
     let source = Source { name: "rules.yaml".to_owned(), text: RULES.to_owned() };
@@ -23,6 +32,9 @@ static DOMAINS: LazyLock<Vec<Domain>> = LazyLock::new(|| {
     loaded.domains
 });
 
+/// To read what it knows of the messages is most of what a request would take.
+static JSON: LazyLock<Json> = LazyLock::new(|| Json::new().expect("descriptors"));
+
 /// A decider that has decided nothing yet and whose time stands still: an input that fails once fails
 /// always.
 pub fn new_decider() -> Arc<Decider> {
@@ -30,4 +42,22 @@ pub fn new_decider() -> Arc<Decider> {
     let store = Store::Memory(Memory::new(1000));
     let modes = Modes { metadata: true, ..Modes::default() };
     Decider::new(rules, store, Clock::Manual(ManualClock::default()), modes)
+}
+
+/// The service, with all that it adds to answers.
+pub fn new_service(decider: Arc<Decider>) -> Service {
+    let name = |end| format!("x-ratelimit-{end}");
+    let (limit, remaining, reset) = (name("limit"), name("remaining"), name("reset"));
+    let rate_limit = Some(RateLimitHeaders { limit, remaining, reset });
+    Service::new(decider, Headers { rate_limit, degraded: Some("x-degraded".to_owned()) })
+}
+
+/// The door for everybody.
+pub fn new_public() -> Router {
+    let decider = new_decider();
+    let digest = config::read(&[]).digest();
+    let reload = Reload::new(Vec::new(), Options::default(), digest, Arc::clone(&decider));
+    let readiness = Readiness::new(reload.reloads());
+    let service = new_service(Arc::clone(&decider));
+    tollgate::http::public(service, JSON.clone(), readiness, decider, Intake::default(), false)
 }

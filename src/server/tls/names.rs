@@ -73,7 +73,7 @@ impl Names {
     }
 
     /// Whether one of them is this certificate's; or whether there are none.
-    pub(crate) fn allow(&self, certificate: &CertificateDer<'_>) -> bool {
+    pub fn allow(&self, certificate: &CertificateDer<'_>) -> bool {
         if self.0.is_empty() {
             return true;
         }
