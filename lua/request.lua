@@ -15,7 +15,8 @@
 --
 -- The reply is whole numbers: 0, then
 --            leased      microseconds until the lease's deadline; 0 where there is none, -1 where its id is
---                        held for another request
+--                        held for another request, and -2 less that time where it was held for this one
+--                        already
 -- then for each check
 --            over        microseconds until it would pass; 0 where it does, -1 where it never will
 --            remaining
@@ -27,6 +28,7 @@ local makers = { token_bucket, concurrency, fleet, utilization }
 local limiters = {}
 local REFUND = 2
 local CONFLICT = -1
+local AGAIN = -2
 
 local now = now_us()
 -- By place: the checks. By slot: its checks; its state as it is stored, and the string; what it has become.
@@ -206,7 +208,7 @@ local function settle(reply)
   end
   if found == 'same' or found == 'other' then
     -- It was decided before.
-    reply[2] = deadline and deadline - now or CONFLICT
+    reply[2] = deadline and AGAIN - (deadline - now) or CONFLICT
     if deadline then
       leases.repeat_lease(entries, taking, now)
       leases.keep(KEYS[taking.slot], entries, entries_text, now)

@@ -57,10 +57,10 @@ impl Deadline {
 
     /// Whichever comes first.
     #[must_use]
-    pub fn or_after(self, patience: Duration) -> Self {
-        match (self, Self::after(patience)) {
-            (Self(Some(deadline)), Self(Some(other))) => Self(Some(deadline.min(other))),
-            (Self(deadline), Self(other)) => Self(deadline.or(other)),
+    pub fn or(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(deadline), Some(other)) => Self(Some(deadline.min(other))),
+            (deadline, other) => Self(deadline.or(other)),
         }
     }
 

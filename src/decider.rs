@@ -25,7 +25,7 @@ pub use view::{PoolView, WorkersView, text as pools_text};
 use crate::{
     clock::{Clock, Deadline},
     decision::{Decision, Lease},
-    lease::{Attempt, By, LeaseId, Leased},
+    lease::{Attempt, By, LeaseId},
     limiter::{Cost, Limit, fleet},
     request::Request,
     rules::{OnStoreFailure, Resolution, Rules},
@@ -70,8 +70,8 @@ struct Asked {
     verdict: Verdict,
     /// What was taken for it.
     taken: Option<Taken>,
-    /// By what each check was decided without the store; none where the store decided.
-    policies: Vec<OnStoreFailure>,
+    /// By what each check was decided without the store; `None` where the store decided.
+    policies: Option<Vec<OnStoreFailure>>,
 }
 
 /// Decides requests.
@@ -209,7 +209,7 @@ impl Decider {
         let (asked, _) = tokio::join!(asking, deadline.bound(reporting));
         let asked = asked.unwrap_or_else(|_| self.by_policy(&rules, request, &resolution));
         let mut decision = self.fold(&resolution, &asked);
-        if let (Ok(Some((id, name))), Leased::For { left_us }) = (named, asked.verdict.leased) {
+        if let (Ok(Some((id, name))), Some(left_us)) = (named, asked.verdict.leased.left_us()) {
             decision.lease = Some(lease(&rules, request, &resolution, id, name, left_us));
         }
         (decision, asked.taken)
@@ -249,7 +249,7 @@ impl Decider {
         let mut taken = id.zip(taking).map(|(id, taking)| Taken::new(self, id, taking.attempt));
         let decided = self.store.decide(self.clock.now(), &resolution.question, deadline).await;
         let is_taken = match &decided {
-            Ok(verdict) => matches!(verdict.leased, Leased::For { .. }),
+            Ok(verdict) => verdict.leased.left_us().is_some(),
             Err(error) => error.may_be_done(),
         };
         if !is_taken && let Some(taken) = taken.take() {
@@ -257,7 +257,7 @@ impl Decider {
         }
         let verdict = decided?;
         self.count_unmetered(&resolution.question, &verdict);
-        Ok(Asked { verdict, taken, policies: Vec::new() })
+        Ok(Asked { verdict, taken, policies: None })
     }
 
     /// Counts what was admitted because nobody knows what its pool can take.

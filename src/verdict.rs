@@ -79,21 +79,22 @@ impl Question {
         self.checks.iter().any(Check::is_charge)
     }
 
-    /// What gives back the rates that it was charged, where this is the answer to it; `None` where it was
-    /// charged nothing that can be given back. What is settled regardless was spent whoever asks, and what is
-    /// held is given back by its lease.
+    /// What gives back the rates that it was charged `ago` microseconds ago at most, where this is the answer
+    /// to it; `None` where it was charged nothing that can be given back. What has been refilled since has
+    /// come back by itself, and may have been taken by others: to give that back as well would let pass more
+    /// than the limit. What is settled regardless was spent whoever asks, and what is held is given back by
+    /// its lease.
     #[must_use]
-    pub fn giving_back(&self, answer: Answer) -> Option<Self> {
-        // A caller who chose his id asks again under it, and is not charged again.
-        let may_be_repeated = self.taking.as_ref().is_some_and(|taking| taking.by == By::Caller);
-        if may_be_repeated || answer.leased == Leased::Conflict {
+    pub fn giving_back(&self, answer: Answer, ago_us: u64) -> Option<Self> {
+        if matches!(answer.leased, Leased::Again { .. } | Leased::Conflict) {
             return None;
         }
         let Verdict { outcomes, refusal, .. } = Verdict::of(&self.checks, answer);
         let charged = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
             let Cost::Take(amount) = check.cost else { return None };
-            (check.is_charge() && outcome.over.is_none())
-                .then(|| Check::of(check.slot, check.limit, Cost::Refund(amount)))
+            let left = amount.saturating_sub(check.limit.refilled_in(ago_us));
+            (check.is_charge() && outcome.over.is_none() && left > 0)
+                .then(|| Check::of(check.slot, check.limit, Cost::Refund(left)))
         });
         let checks: Vec<Check> = charged.collect();
         let is_charged = refusal.is_none() && !checks.is_empty();
@@ -292,7 +293,7 @@ pub fn settle(
         _ => Found::Nothing,
     };
     let repeated = match found {
-        Found::Same { deadline } => Some(Leased::For { left_us: deadline - now }),
+        Found::Same { deadline } => Some(Leased::Again { left_us: deadline - now }),
         Found::Other => Some(Leased::Conflict),
         Found::Nothing | Found::Early => None,
     };

@@ -92,7 +92,7 @@ impl Decider {
         });
         let mut answer = Answer { outcomes: outcomes.collect(), leased: Leased::Nothing };
         self.limit_locally(&resolution.question, &policies, &mut answer);
-        Asked { verdict: Verdict::of(checks, answer), taken: None, policies }
+        Asked { verdict: Verdict::of(checks, answer), taken: None, policies: Some(policies) }
     }
 
     /// Has the checks of rules that limit locally decided by this process's own memory. It is charged only
@@ -173,7 +173,7 @@ fn policies(default: OnStoreFailure, resolution: &Resolution<'_>) -> Vec<OnStore
     let checks = resolution.question.checks.iter().zip(&resolution.rules);
     let policies = checks.map(|(check, placed)| {
         let said = placed.and_then(|placed| placed.rule.on_store_failure);
-        said.unwrap_or_else(|| default.where_rates(check.limit.is_about_rates()))
+        said.unwrap_or_else(|| default.of_all(&check.limit))
     });
     policies.collect()
 }

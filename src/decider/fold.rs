@@ -14,7 +14,8 @@ use std::cmp::Reverse;
 /// The decision that a verdict amounts to. With `shadow_mode` nobody is refused.
 pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) -> Decision {
     let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
-    let reader = Reader { resolution, outcomes, policies, refusal: *refusal };
+    let by_policy = policies.as_deref().unwrap_or_default();
+    let reader = Reader { resolution, outcomes, policies: by_policy, refusal: *refusal };
     let refusal = refusal.filter(|_| !shadow_mode);
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
@@ -23,7 +24,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool
         refused: refusal.map(|refusal| reader.refused(refusal)),
         lease: None,
         metadata: Map::new(),
-        degraded: !policies.is_empty(),
+        degraded: policies.is_some(),
     }
 }
 

@@ -171,7 +171,7 @@ impl Decider {
         let asked = if acquire.wait.is_zero() || resolution.question.settles_regardless() {
             self.ask(&resolution, Some(id), deadline).await.map(Some)
         } else {
-            self.ask_and_wait(rules, &mut resolution, id, waiting).await
+            self.ask_and_wait(rules, &mut resolution, (id, deadline), waiting).await
         };
         let asked = asked.unwrap_or_else(|_| Some(self.by_policy(rules, request, &resolution)));
         let Some(mut asked) = asked else { return Ok(None) };
@@ -179,7 +179,7 @@ impl Decider {
         let mut decision = self.fold(&resolution, &asked);
         let left_us = match asked.verdict.leased {
             Leased::Conflict => return Err(NotAcquired::Conflict(id.as_str().to_owned())),
-            Leased::For { left_us } => Some(left_us),
+            Leased::For { left_us } | Leased::Again { left_us } => Some(left_us),
             // In shadow mode, or without the store: it may go ahead, though it holds nothing.
             Leased::Nothing if decision.code == Code::Ok => {
                 resolution.question.taking.as_ref().map(|taking| taking.term.as_micros())
@@ -205,7 +205,7 @@ impl Decider {
         self: &'s Arc<Self>,
         rules: &Arc<Rules>,
         resolution: &mut Resolution<'_>,
-        id: &LeaseId,
+        (id, deadline): (&LeaseId, Deadline),
         waiting: &mut Waiting<'_, 's>,
     ) -> Result<Option<Asked>, StoreError> {
         let Waiting { over, is_over, place, listening } = waiting;
@@ -232,7 +232,7 @@ impl Decider {
             }
             let mut look_in = LONGEST_WAIT;
             if *is_over || place.as_mut().is_none_or(Place::is_first) {
-                let asked = match self.ask(resolution, Some(id), Deadline::default()).await {
+                let asked = match self.ask(resolution, Some(id), deadline).await {
                     Ok(asked) => asked,
                     Err(error) if *is_over => return Err(error),
                     Err(_) => {
@@ -339,7 +339,7 @@ impl Decider {
         // Its holder knows of it. Should this answer be lost, the next renewal finds the lease.
         let asked = self.ask(&resolution, None, Deadline::default()).await?;
         Ok(match asked.verdict.leased {
-            Leased::For { left_us } => Renewal::Retaken { left_us },
+            Leased::For { left_us } | Leased::Again { left_us } => Renewal::Retaken { left_us },
             Leased::Nothing if self.modes.shadow => Renewal::Retaken { left_us: term.as_micros() },
             Leased::Nothing | Leased::Conflict => Renewal::Lost,
         })

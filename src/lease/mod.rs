@@ -76,6 +76,21 @@ pub enum Leased {
         /// Microseconds until its deadline.
         left_us: u64,
     },
+    /// It was held already, for this request: nothing was charged or taken.
+    Again {
+        /// Microseconds until its deadline.
+        left_us: u64,
+    },
     /// Its id is held for another request.
     Conflict,
+}
+
+impl Leased {
+    /// Microseconds until its deadline, where it is held.
+    pub const fn left_us(self) -> Option<u64> {
+        match self {
+            Self::For { left_us } | Self::Again { left_us } => Some(left_us),
+            Self::Nothing | Self::Conflict => None,
+        }
+    }
 }

@@ -173,7 +173,9 @@ fn a_caller_who_asks_again_finds_his_lease_and_takes_nothing_more() {
     let (store, id) = (Memory::new(1000), LeaseId::chosen("job").unwrap());
     let first = store.decide(NOW, &question(By::Caller, &id, Some(1))).leased;
     assert!(matches!(first, Leased::For { .. }));
-    assert_eq!(store.decide(NOW, &question(By::Caller, &id, Some(1))).leased, first);
+    let again = store.decide(NOW, &question(By::Caller, &id, Some(1))).leased;
+    assert!(matches!(again, Leased::Again { .. }));
+    assert_eq!(again.left_us(), first.left_us());
     assert_eq!(store.decide(NOW, &question(By::Caller, &id, Some(2))).leased, Leased::Conflict);
     assert_eq!(free(&store, NOW), 6);
 }

@@ -223,6 +223,14 @@ impl Limit {
         matches!(self, Self::TokenBucket(_))
     }
 
+    /// How much comes back by itself in so many microseconds, in whole; 0 of what is not about rates.
+    pub fn refilled_in(&self, micros: u64) -> u64 {
+        match self {
+            Self::TokenBucket(limit) => limit.rate().tokens_in(micros),
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => 0,
+        }
+    }
+
     /// The share of one of so many replicas, each of which limits for itself; of a limit that is not about
     /// rates, the whole.
     #[must_use]

@@ -1,7 +1,12 @@
 //! What rule files say, once it is known to be valid: domains, their trees of descriptors, and the
 //! limits on them.
 
-use crate::{key::Path, lease::Term, limiter, worker};
+use crate::{
+    key::Path,
+    lease::Term,
+    limiter::{self, Limit, fleet},
+    worker,
+};
 use serde_json::{Map, Value};
 
 /// The rules of one domain.
@@ -164,12 +169,14 @@ impl OnStoreFailure {
         }
     }
 
-    /// The same as a default: `local` said of all limits means those on rates, and the others allow.
+    /// The same for one of all limits of which it is said. `local` means those on rates; and critical requests
+    /// are never refused by a `fleet` limit.
     #[must_use]
-    pub const fn where_rates(self, is_about_rates: bool) -> Self {
-        match self {
-            Self::Local if !is_about_rates => Self::Allow,
-            policy => policy,
+    pub const fn of_all(self, limit: &Limit) -> Self {
+        match (self, limit) {
+            (Self::Local, limit) if !limit.is_about_rates() => Self::Allow,
+            (Self::Deny, Limit::Fleet(fleet::Limit { critical: true, .. })) => Self::Allow,
+            (policy, _) => policy,
         }
     }
 
@@ -194,8 +201,8 @@ impl Descriptor {
 impl Rule {
     /// What it does when the store cannot decide, where `default` is what limits do that say nothing of it.
     pub fn on_store_failure(&self, default: Option<OnStoreFailure>) -> Option<OnStoreFailure> {
-        let is_about_rates = matches!(self.kind, Kind::Limit(limit) if limit.is_about_rates());
-        self.on_store_failure.or_else(|| default.map(|default| default.where_rates(is_about_rates)))
+        let Kind::Limit(limit) = &self.kind else { return None };
+        self.on_store_failure.or_else(|| default.map(|default| default.of_all(limit)))
     }
 
     /// The path by which it is addressed, and by which its states are kept: that of its descriptor,

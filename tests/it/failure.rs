@@ -4,7 +4,8 @@
 use crate::{
     grpc::{Client, is_degraded},
     support::{
-        self, Leases, Redis, Server, TempDir, a_second, acquire, envoy_example, start_envoy, until,
+        self, Leases, Proxy, Redis, Server, TempDir, a_second, acquire, envoy_example, span,
+        start_envoy, until,
     },
 };
 use axum::{Router, routing};
@@ -13,14 +14,22 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{
 };
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tollgate::grpc::proto::tollgate::v1::{LeaseState, acquire_response::Outcome};
+use tokio::{net::TcpListener, task::JoinSet, time};
+use tollgate::grpc::proto::tollgate::v1::{AcquireRequest, LeaseState, acquire_response::Outcome};
 
 const RULES: &str = "
 domain: shop
+pools:
+  api: {capacity: 10, reserved: 20%}
 descriptors:
   - key: account
     rate_limit: {unit: year, requests_per_unit: 5}
+  - key: quick
+    token_bucket: {rate: 5/s, burst: 5}
+    on_store_failure: deny
+  - key: critical
+    fleet: {pool: api, critical: true}
+  - key: nothing
   - key: login
     rate_limit: {unit: year, requests_per_unit: 5, name: logins}
     on_store_failure: deny
@@ -51,10 +60,10 @@ struct Shop {
 }
 
 impl Shop {
-    async fn open(redis: &Redis, timeout: &str, more: &[(&str, &str)]) -> Self {
+    async fn open(url: &str, timeout: &str, more: &[(&str, &str)]) -> Self {
         let files = TempDir::new();
         let rules = files.file("shop.yaml", RULES);
-        let store = [("TOLLGATE_STORE", redis.url()), ("TOLLGATE_STORE_TIMEOUT", timeout)];
+        let store = [("TOLLGATE_STORE", url), ("TOLLGATE_STORE_TIMEOUT", timeout)];
         let server = Server::start_with(&rules, &[&store, more].concat()).await;
         let client = Client::connect(server.grpc).await;
         let leases = Leases::connect(server.grpc).await;
@@ -76,6 +85,10 @@ impl Shop {
         until(&format!("{count} are left of {key}"), is_left).await;
     }
 
+    async fn is_back(&mut self) {
+        until("the store is back", async || self.left("account").await).await;
+    }
+
     async fn until_logged(&self, text: &str) {
         let is_logged = async || self.server.log().contains(text).then_some(());
         until(&format!("the log says {text}"), is_logged).await;
@@ -90,7 +103,7 @@ fn request(key: &str, hits: u32) -> Value {
 #[tokio::test]
 async fn a_caller_with_a_deadline_is_answered_before_it_however_long_the_store_may_take() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, NEVER, &[]).await;
+    let mut shop = Shop::open(redis.url(), NEVER, &[]).await;
     redis.signal("STOP").await;
     // Otherwise this ends as DEADLINE_EXCEEDED, or not at all.
     let answer = shop.client.ask_within(&request("login", 1), SOON).await.unwrap();
@@ -115,7 +128,7 @@ async fn a_caller_with_a_deadline_is_answered_before_it_however_long_the_store_m
 async fn who_is_denied_is_told_so_on_every_port() {
     let mut redis = Redis::start().await;
     let header = [("TOLLGATE_DEGRADED_HEADER", "x-degraded")];
-    let mut shop = Shop::open(&redis, "100ms", &header).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &header).await;
     let answer = shop.ask("login").await;
     assert!(!is_degraded(&answer) && answer.response_headers_to_add.is_empty(), "{answer:?}");
 
@@ -148,7 +161,7 @@ async fn who_is_denied_is_told_so_on_every_port() {
 #[tokio::test]
 async fn what_a_late_script_charged_is_given_back() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, "100ms", &[]).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &[]).await;
     assert_eq!(shop.left("account").await, Some(5));
     redis.signal("STOP").await;
     // The scripts wait in Redis's socket.
@@ -167,7 +180,7 @@ async fn what_a_late_script_charged_is_given_back() {
 #[tokio::test]
 async fn a_cost_that_has_arisen_already_is_charged_however_late() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, "100ms", &[]).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &[]).await;
     assert_eq!(shop.left("spent").await, Some(5));
     redis.signal("STOP").await;
     for _ in 0..2 {
@@ -182,7 +195,7 @@ async fn a_cost_that_has_arisen_already_is_charged_however_late() {
 #[tokio::test]
 async fn what_was_charged_for_a_caller_who_has_left_is_given_back() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, NEVER, &[]).await;
+    let mut shop = Shop::open(redis.url(), NEVER, &[]).await;
     assert_eq!(shop.left("account").await, Some(5));
     redis.signal("STOP").await;
     let mut leaving = Vec::new();
@@ -205,7 +218,7 @@ async fn what_was_charged_for_a_caller_who_has_left_is_given_back() {
 #[tokio::test]
 async fn a_redis_that_gives_no_answer_is_asked_no_more_until_it_does() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, "20ms", &[]).await;
+    let mut shop = Shop::open(redis.url(), "20ms", &[]).await;
     until("it decides", async || shop.left("account").await).await;
     let evalsha = async || {
         let calls: String = redis.ask(&["INFO", "commandstats"]).await;
@@ -237,7 +250,7 @@ async fn a_redis_that_gives_no_answer_is_asked_no_more_until_it_does() {
 #[tokio::test]
 async fn a_stream_that_began_without_the_store_holds_its_slot_when_that_is_back() {
     let mut redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, "100ms", &[]).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &[]).await;
     redis.kill().await;
     until("the store is lost", async || is_degraded(&shop.ask("account").await).then_some(()))
         .await;
@@ -257,7 +270,7 @@ async fn a_local_limit_is_shared_by_all_replicas_that_the_store_knew_of() {
     let mut redis = Redis::start().await;
     let mut shops = Vec::new();
     for _ in 0..3 {
-        shops.push(Shop::open(&redis, "100ms", &[]).await);
+        shops.push(Shop::open(redis.url(), "100ms", &[]).await);
     }
     until("all are counted", async || {
         let length: usize = redis.ask(&["STRLEN", "tg1:replicas:"]).await;
@@ -285,7 +298,7 @@ async fn a_local_limit_is_shared_by_all_replicas_that_the_store_knew_of() {
 async fn a_flag_says_how_many_replicas_there_are_and_what_limits_do_that_do_not_say() {
     let mut redis = Redis::start().await;
     let flags = [("TOLLGATE_REPLICAS", "2"), ("TOLLGATE_ON_STORE_FAILURE", "deny")];
-    let mut shop = Shop::open(&redis, "100ms", &flags).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &flags).await;
     redis.kill().await;
     until("the store is lost", async || is_degraded(&shop.ask("account").await).then_some(()))
         .await;
@@ -303,7 +316,7 @@ const LAST_LOST: &str = "WARN the store has lost what was written last";
 #[tokio::test]
 async fn that_the_store_has_lost_its_states_is_noticed() {
     let redis = Redis::start().await;
-    let mut shop = Shop::open(&redis, "100ms", &[]).await;
+    let mut shop = Shop::open(redis.url(), "100ms", &[]).await;
     let known = async || {
         let known: Option<Vec<u8>> = redis.ask(&["GET", "tg1:replicas:"]).await;
         known
@@ -330,8 +343,8 @@ async fn that_the_store_has_lost_its_states_is_noticed() {
 #[tokio::test]
 async fn nothing_is_said_to_be_lost_where_nothing_is() {
     let redis = Redis::start().await;
-    let _other = Shop::open(&redis, "100ms", &[]).await;
-    let shop = Shop::open(&redis, "100ms", &[]).await;
+    let _other = Shop::open(redis.url(), "100ms", &[]).await;
+    let shop = Shop::open(redis.url(), "100ms", &[]).await;
     redis.signal("STOP").await;
     a_second().await;
     redis.signal("CONT").await;
@@ -340,6 +353,181 @@ async fn nothing_is_said_to_be_lost_where_nothing_is() {
     }
     let log = shop.server.log();
     assert!(!log.contains("has lost"), "{log}");
+}
+
+#[tokio::test]
+async fn an_acquire_that_may_wait_is_answered_before_its_deadline_too() {
+    let redis = Redis::start().await;
+    let shop = Shop::open(redis.url(), NEVER, &[]).await;
+    redis.signal("STOP").await;
+    let job = AcquireRequest {
+        wait: span(Duration::from_secs(1)),
+        ..acquire("shop", &[&[["job", "ada"]]])
+    };
+    let acquired = shop.leases.acquire_within(job, Duration::from_secs(5)).await.unwrap();
+    assert!(acquired.degraded && acquired.outcome() == Outcome::Acquired, "{acquired:?}");
+}
+
+/// The lease is given back, so when he asks again under his id, he is charged again.
+#[tokio::test]
+async fn what_a_late_acquire_under_a_chosen_id_charged_is_charged_once_at_most() {
+    let redis = Redis::start().await;
+    let mut shop = Shop::open(redis.url(), "100ms", &[]).await;
+    assert_eq!(shop.left("login").await, Some(5));
+    let login = AcquireRequest {
+        lease_id: "the-callers-own-id".to_owned(),
+        ..acquire("shop", &[&[["login", "ada"]]])
+    };
+    redis.signal("STOP").await;
+    let refused = shop.leases.acquire(login.clone()).await.unwrap();
+    assert!(refused.degraded && refused.outcome() == Outcome::Refused, "{refused:?}");
+    redis.signal("CONT").await;
+    shop.is_back().await;
+    a_second().await;
+    let acquired = shop.leases.acquire(login).await.unwrap();
+    assert!(!acquired.degraded && acquired.outcome() == Outcome::Acquired, "{acquired:?}");
+    assert_eq!(shop.left("login").await, Some(4), "one lease was acquired");
+}
+
+/// That they got no answer is no news of the store.
+#[tokio::test]
+async fn callers_with_little_time_do_not_cut_off_those_with_more() {
+    let redis = Redis::start_on_port(&[]).await;
+    let proxy = Proxy::to(redis.port()).await;
+    let mut shop = Shop::open(&proxy.url(), "2s", &[]).await;
+    proxy.delay(Duration::from_millis(200));
+    assert_eq!(shop.left("account").await, Some(5), "the store is well, if far away");
+    let mut impatient = JoinSet::new();
+    for _ in 0..30 {
+        let mut client = shop.client.clone();
+        impatient.spawn(async move {
+            let request = request("account", 0);
+            client.ask_within(&request, Duration::from_millis(50)).await.is_ok()
+        });
+    }
+    let mut degraded = 0;
+    for _ in 0..20 {
+        let answer = shop.client.ask(&request("account", 0)).await.unwrap();
+        degraded += u32::from(is_degraded(&answer));
+    }
+    impatient.join_all().await;
+    assert_eq!(degraded, 0, "of 20 who had all the time\n{}", shop.server.log());
+}
+
+#[tokio::test]
+async fn an_acquire_that_meets_no_limit_is_marked_where_the_store_was_not_asked() {
+    let redis = Redis::start().await;
+    let shop = Shop::open(redis.url(), "100ms", &[]).await;
+    redis.signal("STOP").await;
+    let acquired = shop.leases.acquire(acquire("shop", &[&[["nothing", "ada"]]])).await.unwrap();
+    assert!(acquired.degraded, "{acquired:?}");
+}
+
+/// `docs/rules.md`: with `critical: true` it is never refused by this limit.
+#[tokio::test]
+async fn a_critical_request_is_never_refused_by_a_fleet_limit() {
+    let mut redis = Redis::start().await;
+    let deny = [("TOLLGATE_ON_STORE_FAILURE", "deny")];
+    let mut shop = Shop::open(redis.url(), "100ms", &deny).await;
+    redis.kill().await;
+    let answer = shop.client.ask(&request("critical", 1)).await.unwrap();
+    assert!(is_degraded(&answer));
+    assert_eq!(answer.overall_code(), Code::Ok, "{answer:?}");
+}
+
+/// What is given back by then has come back already, by the refill.
+#[tokio::test]
+async fn a_late_refund_makes_no_more_room_than_there_would_have_been() {
+    let redis = Redis::start_on_port(&[]).await;
+    let proxy = Proxy::to(redis.port()).await;
+    let mut shop = Shop::open(&proxy.url(), "100ms", &[]).await;
+    assert_eq!(shop.left("quick").await, Some(5));
+    // Five are charged, and their callers denied.
+    proxy.hold();
+    let mut asked = JoinSet::new();
+    for _ in 0..5 {
+        let mut client = shop.client.clone();
+        asked.spawn(async move { client.ask(&request("quick", 1)).await.unwrap() });
+    }
+    for answer in asked.join_all().await {
+        assert!(is_degraded(&answer) && answer.overall_code() == Code::OverLimit, "{answer:?}");
+    }
+    // All is refilled, and taken by others, at another replica.
+    time::sleep(Duration::from_secs(3)).await;
+    let mut other = Shop::open(redis.url(), "2s", &[]).await;
+    let mut passed = 0;
+    for _ in 0..5 {
+        let answer = other.client.ask(&request("quick", 1)).await.unwrap();
+        passed += u32::from(answer.overall_code() == Code::Ok);
+    }
+    // Then the answers come.
+    let began = time::Instant::now();
+    proxy.release();
+    for _ in 0..30 {
+        let answer = other.client.ask(&request("quick", 1)).await.unwrap();
+        passed += u32::from(answer.overall_code() == Code::Ok);
+        time::sleep(Duration::from_millis(10)).await;
+    }
+    let refilled = u32::try_from(began.elapsed().as_millis()).unwrap() / 200 + 1;
+    assert!(passed <= 5 + refilled, "{passed} of 5 and {refilled}");
+}
+
+/// It comes back empty each time, and whoever beats first hears that he is alone.
+#[tokio::test]
+async fn a_local_limit_keeps_its_share_while_redis_comes_and_goes() {
+    let mut redis = Redis::start().await;
+    let mut shops = Vec::new();
+    for _ in 0..3 {
+        shops.push(Shop::open(redis.url(), "100ms", &[]).await);
+        // Otherwise they beat at the same time.
+        time::sleep(Duration::from_millis(300)).await;
+    }
+    until("all are counted", async || {
+        let length: usize = redis.ask(&["STRLEN", "tg1:replicas:"]).await;
+        (length == 8 + 3 * 16).then_some(())
+    })
+    .await;
+    a_second().await;
+    a_second().await;
+    let mut passed = [0; 3];
+    for _ in 0..4 {
+        redis.kill().await;
+        for (shop, passed) in shops.iter_mut().zip(&mut passed) {
+            until("the store is lost", async || {
+                let answer = shop.client.ask(&request("account", 0)).await.unwrap();
+                is_degraded(&answer).then_some(())
+            })
+            .await;
+            for _ in 0..40 {
+                let answer = shop.client.ask(&request("local", 1)).await.unwrap();
+                *passed += u32::from(answer.overall_code() == Code::Ok);
+            }
+        }
+        redis.restart().await;
+        time::sleep(Duration::from_millis(900)).await;
+    }
+    assert!(passed.iter().sum::<u32>() <= 30, "{passed:?} of 30 a year, without Redis");
+}
+
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_with_its_connection_is_counted() {
+    let redis = Redis::start_on_port(&[]).await;
+    let proxy = Proxy::to(redis.port()).await;
+    let mut shop = Shop::open(&proxy.url(), "5s", &[]).await;
+    assert_eq!(shop.left("account").await, Some(5));
+    proxy.hold();
+    let mut client = shop.client.clone();
+    let asking = tokio::spawn(async move { client.ask(&request("account", 1)).await.unwrap() });
+    time::sleep(Duration::from_millis(200)).await;
+    proxy.reset();
+    assert!(is_degraded(&asking.await.unwrap()));
+    shop.is_back().await;
+    assert_eq!(shop.left("account").await, Some(4), "it was charged for nothing");
+    for _ in 0..3 {
+        a_second().await;
+    }
+    let log = shop.server.log();
+    assert!(log.contains("of 1 nobody knows"), "{log}");
 }
 
 /// With Envoy's default timeout of 20 ms, and a rule that denies: a request that passes was lost to it.

@@ -17,6 +17,12 @@ impl Rate {
         Self { tokens, period_us: unit.micros() }
     }
 
+    /// How many whole tokens arrive in so many microseconds.
+    pub fn tokens_in(self, micros: u64) -> u64 {
+        let tokens = u128::from(micros) * u128::from(self.tokens);
+        u64::try_from(tokens / u128::from(self.period_us.max(1))).unwrap_or(u64::MAX)
+    }
+
     /// The unit in which exactly `amount` tokens arrive, if there is one; its own first.
     pub fn unit_of(self, amount: u32) -> Option<Unit> {
         let arrives_in = |unit: &Unit| {

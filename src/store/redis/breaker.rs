@@ -32,7 +32,7 @@ impl Breaker {
         }
     }
 
-    /// It has not, though it had time enough.
+    /// It has not, though it had all the time that it may take.
     pub(super) fn miss(&self) {
         let misses = self.misses.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if misses >= MOST_MISSES && !self.is_open.swap(true, Ordering::Relaxed) {

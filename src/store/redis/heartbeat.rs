@@ -35,15 +35,35 @@ pub(super) enum Loss {
     Last,
 }
 
-/// What was heard last.
+/// Beats in a row that must tell of fewer processes before that is believed. In a Redis that has lost its states
+/// the first to beat is alone, until the others have.
+const BELIEVED: u32 = TTL.as_secs() as u32 + 1;
+
+/// What was heard.
 #[derive(Debug, Default)]
-struct Memory(Option<Heard>);
+struct Memory {
+    last: Option<Heard>,
+    /// How many processes there are.
+    replicas: u32,
+    /// Beats in a row that told of fewer.
+    fewer: u32,
+}
 
 impl Memory {
+    /// How many processes there are, as far as that can be believed.
+    fn replicas(&mut self, heard: u32) -> u32 {
+        self.fewer = if heard < self.replicas { self.fewer + 1 } else { 0 };
+        if self.fewer == 0 || self.fewer >= BELIEVED {
+            (self.replicas, self.fewer) = (heard, 0);
+        }
+        self.replicas
+    }
+
     /// What is gone since then.
     fn hear(&mut self, heard: Heard) -> Option<Loss> {
-        let before = self.0.replace(heard)?;
+        let before = self.last.replace(heard)?;
         if heard.epoch != before.epoch {
+            self.fewer = 0;
             return Some(Loss::All);
         }
         // Whoever was silent for long is forgotten, and nothing lost.
@@ -69,10 +89,10 @@ pub(super) async fn beat(way: Arc<Way>) {
         let call = Call::heartbeat(&key, &beat);
         // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
         if let Ok(heard) = way.ask_quietly(&call, script::read_heard, Deadline::default()).await {
-            way.condition.set_replicas(heard.replicas);
             if let Some(loss) = memory.hear(heard) {
                 way.condition.count_loss(loss);
             }
+            way.condition.set_replicas(memory.replicas(heard.replicas));
         }
     }
 }
@@ -105,6 +125,32 @@ mod tests {
         memory.hear(Heard { deadline: 9_000_000, ..FIRST });
         let older = Heard { known: 8_000_000, deadline: 10_000_000, ..FIRST };
         assert_eq!(memory.hear(older), Some(Loss::Last));
+    }
+
+    #[test]
+    fn more_are_believed_at_once_and_fewer_when_they_were_told_for_a_while() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.replicas(1), 1);
+        assert_eq!(memory.replicas(3), 3);
+        for _ in 1..BELIEVED {
+            assert_eq!(memory.replicas(1), 3);
+        }
+        assert_eq!(memory.replicas(3), 3);
+        for _ in 1..BELIEVED {
+            assert_eq!(memory.replicas(2), 3);
+        }
+        assert_eq!(memory.replicas(2), 2);
+    }
+
+    #[test]
+    fn a_redis_that_comes_back_empty_again_and_again_makes_nobody_alone() {
+        let mut memory = Memory::default();
+        memory.hear(FIRST);
+        assert_eq!(memory.replicas(3), 3);
+        for epoch in 8..100 {
+            memory.hear(Heard { epoch, ..FIRST });
+            assert_eq!(memory.replicas(1), 3);
+        }
     }
 
     #[test]

@@ -249,7 +249,8 @@ pub fn read_answer(reply: &Value, question: &Question) -> Option<Reply<Answer>> 
             let leased = match *leased {
                 0 => Leased::Nothing,
                 -1 => Leased::Conflict,
-                left => Leased::For { left_us: left.try_into().ok()? },
+                left if left < 0 => Leased::Again { left_us: left.checked_add(2)?.unsigned_abs() },
+                left => Leased::For { left_us: left.unsigned_abs() },
             };
             Some(Answer { outcomes, leased })
         }

@@ -15,7 +15,7 @@ use super::{
     script::{self, Call, Reply},
 };
 use crate::{
-    clock::Deadline,
+    clock::{Clock, Deadline, Timestamp},
     store::StoreError,
     verdict::{Answer, Question},
 };
@@ -41,9 +41,6 @@ const MOST_LATE: usize = 4096;
 /// How long a late answer is listened for.
 const LONGEST_LATE: Duration = Duration::from_secs(30);
 
-/// Whoever has less time than this says nothing of Redis when he gives up.
-const LEAST_PATIENCE: Duration = Duration::from_millis(5);
-
 /// How often what came too late is tried to be given back, and how long after another.
 const MOST_TRIES: usize = 20;
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -57,6 +54,7 @@ pub(super) struct Way {
     scripts: Arc<Scripts>,
     /// The longest that anybody waits.
     timeout: Duration,
+    clock: Clock,
     pub(super) condition: Arc<Condition>,
     pub(super) breaker: Breaker,
     waiting: Places,
@@ -71,7 +69,8 @@ impl Way {
         condition: Arc<Condition>,
     ) -> Self {
         let (waiting, late) = (Places::of(MOST_WAITING), Places::of(MOST_LATE));
-        Self { pool, scripts, timeout, condition, breaker: Breaker::default(), waiting, late }
+        let (clock, breaker) = (Clock::monotonic(), Breaker::default());
+        Self { pool, scripts, timeout, clock, condition, breaker, waiting, late }
     }
 
     /// The longest that anybody waits.
@@ -135,27 +134,28 @@ impl Way {
             return Err(StoreError::Unreachable);
         }
         let _place = self.waiting.take().ok_or(StoreError::Busy)?;
-        let deadline = deadline.or_after(self.timeout);
-        let has_time = deadline.left().is_some_and(|left| left >= LEAST_PATIENCE);
-        let missed = |error: StoreError| {
-            if has_time {
+        let began = self.clock.now();
+        let patience = Deadline::after(self.timeout);
+        let deadline = deadline.or(patience);
+        let Some(connection) = deadline.bound(self.connection()).await.flatten() else {
+            if deadline == patience {
                 self.breaker.miss();
             }
-            error
+            return Err(StoreError::Unreachable);
         };
-        let Some(connection) = deadline.bound(self.connection()).await.flatten() else {
-            return Err(missed(StoreError::Unreachable));
-        };
-        let mut coming = Awaited { way: self, question, coming: self.send(connection, call) };
+        let coming = self.send(connection, call);
+        let mut awaited = Awaited { way: self, question, began, patience, coming };
         // A late answer is not the connection's fault, and others wait on it. Whether it works is for the
         // keeper to find out.
-        let reply = deadline.bound(coming.reply()).await;
-        let reply = reply.ok_or_else(|| missed(StoreError::Late))?;
-        match &reply {
+        deadline.bound(awaited.reply()).await.unwrap_or(Err(StoreError::Late))
+    }
+
+    /// Takes note of what came of a call.
+    fn hear(&self, reply: &Result<Value, StoreError>) {
+        match reply {
             Ok(_) | Err(StoreError::Refused(_)) => self.breaker.hit(),
             Err(_) => self.breaker.miss(),
         }
-        reply
     }
 
     /// Calls a script by its name; where Redis has forgotten it, with its text, from which Redis knows it
@@ -181,20 +181,29 @@ impl Way {
 
     /// Listens for an answer for which nobody waits any more, and has the rates of its question given back
     /// what it charged.
-    fn listen(self: &Arc<Self>, question: &Question, coming: Coming) {
+    fn listen(self: &Arc<Self>, late: Late) {
         // Where the runtime is gone, so is the process.
         let Ok(runtime) = Handle::try_current() else { return };
         if self.late.is_full() {
-            self.condition.count_late_charge(false);
-            return;
+            return self.give_up(&late);
         }
-        let (way, question) = (Arc::clone(self), question.clone());
+        let way = Arc::clone(self);
         runtime.spawn(async move {
-            let Some(_place) = way.late.take() else {
-                return way.condition.count_late_charge(false);
+            let Some(_place) = way.late.take() else { return way.give_up(&late) };
+            let Late { question, began, patience, mut coming } = late;
+            // Whoever gave up before `--store-timeout` was over may have been in a hurry.
+            let reply = patience.bound(&mut coming).await;
+            match &reply {
+                Some(reply) => way.hear(reply),
+                None => way.breaker.miss(),
+            }
+            let Some(question) = question else { return };
+            let reply = match reply {
+                Some(reply) => Ok(reply),
+                None => time::timeout(LONGEST_LATE, coming).await,
             };
-            match time::timeout(LONGEST_LATE, coming).await {
-                Ok(Ok(reply)) => way.give_back(&question, reply).await,
+            match reply {
+                Ok(Ok(reply)) => way.give_back(&question, reply, began).await,
                 // It was not decided.
                 Ok(Err(StoreError::Refused(_))) => {}
                 // Nobody will ever know.
@@ -203,12 +212,21 @@ impl Way {
         });
     }
 
+    /// Does not listen for an answer: there are too many.
+    fn give_up(&self, late: &Late) {
+        self.breaker.miss();
+        if late.question.is_some() {
+            self.condition.count_late_charge(false);
+        }
+    }
+
     /// Gives back what a question was charged by an answer that came too late.
-    async fn give_back(self: &Arc<Self>, question: &Question, reply: Value) {
+    async fn give_back(self: &Arc<Self>, question: &Question, reply: Value, began: Timestamp) {
         let read = |reply: &Value| script::read_answer(reply, question);
         let Ok(answer) = done(reply, read) else { return };
-        let Some(refund) = question.giving_back(answer) else { return };
         for _ in 0..MOST_TRIES {
+            let ago_us = self.clock.now() - began;
+            let Some(refund) = question.giving_back(answer.clone(), ago_us) else { return };
             let call = Call::request(&refund);
             let read = |reply: &Value| script::read_answer(reply, &refund);
             match self.ask_quietly(&call, read, Deadline::default()).await {
@@ -248,8 +266,20 @@ struct Awaited<'a> {
     way: &'a Arc<Way>,
     /// What it decides, where it does.
     question: Option<&'a Question>,
+    /// When the wait began.
+    began: Timestamp,
+    /// Until when it is no fault of Redis's that nothing came.
+    patience: Deadline,
     /// `None` once it has come.
     coming: Option<Coming>,
+}
+
+/// An answer for which nobody waits any more; with the question, where that may be charged something.
+struct Late {
+    question: Option<Question>,
+    began: Timestamp,
+    patience: Deadline,
+    coming: Coming,
 }
 
 impl Awaited<'_> {
@@ -259,16 +289,26 @@ impl Awaited<'_> {
         };
         let reply = coming.await;
         self.coming = None;
+        self.way.hear(&reply);
+        if matches!(reply, Err(StoreError::Lost)) && self.charged().is_some() {
+            // It may have run, and nobody will ever know.
+            self.way.condition.count_late_charge(false);
+        }
         reply
+    }
+
+    /// The question, where it may be charged something.
+    fn charged(&self) -> Option<&Question> {
+        self.question.filter(|question| question.charges())
     }
 }
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        if let (Some(coming), Some(question)) = (self.coming.take(), self.question)
-            && question.charges()
-        {
-            self.way.listen(question, coming);
+        if let Some(coming) = self.coming.take() {
+            let question = self.charged().cloned();
+            let Self { way, began, patience, .. } = *self;
+            way.listen(Late { question, began, patience, coming });
         }
     }
 }
