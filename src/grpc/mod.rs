@@ -20,10 +20,11 @@ use crate::{
     decider::{Decider, NotAcquired, NotReported, Taken},
     store::StoreError,
 };
+use futures_util::FutureExt as _;
 use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_service_server,
 };
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 use tonic::{Code, Request, Response, Status};
 
 /// The wire types, generated from `proto/`.
@@ -109,8 +110,18 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Where the request cannot be meant.
+    /// Where the request cannot be meant, or a bug of ours keeps it from being read or answered.
     pub async fn answer(
+        &self,
+        message: RateLimitRequest,
+        deadline: Deadline,
+    ) -> Result<Answer, Undecided> {
+        // Otherwise it would end the connection, and with it everything else that is asked on it.
+        let answered = AssertUnwindSafe(self.read_and_answer(message, deadline)).catch_unwind();
+        answered.await.unwrap_or(Err(Undecided::Bug))
+    }
+
+    async fn read_and_answer(
         &self,
         message: RateLimitRequest,
         deadline: Deadline,
@@ -162,6 +173,9 @@ pub enum Undecided {
     /// A report does not count.
     #[error(transparent)]
     NotReported(#[from] NotReported),
+    /// We have made a mistake.
+    #[error("this is a bug of tollgate: its log says where")]
+    Bug,
 }
 
 impl From<Undecided> for Status {
@@ -174,6 +188,7 @@ impl From<Undecided> for Status {
                 NotReported::UnknownDomain(_) | NotReported::UnknownPool { .. },
             ) => Code::NotFound,
             Undecided::NotReported(NotReported::NoReports(_)) => Code::FailedPrecondition,
+            Undecided::Bug => Code::Internal,
             Undecided::NotReported(NotReported::NotNewer) => Code::Aborted,
             Undecided::NotReported(NotReported::TooManyWorkers(_)) => Code::ResourceExhausted,
             Undecided::Store(_)

@@ -5,6 +5,8 @@
 //! asserted; how fast is measured. `make faults` has longer faults, and writes what it measured to
 //! `docs/faults.md`.
 
+#![expect(clippy::disallowed_methods, reason = "how long it took is what is measured")]
+
 use crate::{
     grpc::{Client, is_degraded},
     support::{PATIENCE, Proxy, Redis, Server, TempDir},
@@ -305,14 +307,14 @@ async fn suffer(fault: Fault, pace: Pace) -> Outcome {
     is_right(fault, &all);
     let rate = f64::from(pace.rate);
     let most = (stage.losses + 1) as f64 * rate + rate * lasted;
-    for policy in 0..POLICIES.len() {
+    for (policy, name) in POLICIES.iter().enumerate() {
         let admitted = |without: bool| {
             let passed = Ok((true, without));
             all.iter().filter(|it| it.policy == policy && it.answer == passed).count() as f64
         };
         let by_store = admitted(false);
-        assert!(by_store <= most, "{fault:?}, {}: {by_store} of {most}", POLICIES[policy]);
-        if POLICIES[policy] == "local" {
+        assert!(by_store <= most, "{fault:?}, {name}: {by_store} of {most}");
+        if *name == "local" {
             let here = admitted(true);
             let most = rate + rate * lasted;
             assert!(here <= most, "{fault:?}: {here} of {most}");

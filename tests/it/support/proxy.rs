@@ -170,6 +170,7 @@ async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> i
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "answers are delayed by when they came")]
 async fn pass_on(
     mut answers: ReadHalf<'_>,
     mut to_client: WriteHalf<'_>,
