@@ -23,10 +23,14 @@ impl Taken {
         self.what.as_ref().map(|(_, attempt)| *attempt)
     }
 
-    /// The stream that held it has ended.
-    pub async fn end(mut self) {
+    /// The stream that held it has ended. Where it `may_come`, for nobody knows what became of the last
+    /// renewal, it is given back also if it is taken only then.
+    pub async fn end(mut self, may_come: bool) {
         if let Some((id, attempt)) = self.what.take() {
             self.decider.end(&id, attempt).await;
+            if may_come {
+                self.decider.give_back(id, attempt);
+            }
         }
     }
 

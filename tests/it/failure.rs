@@ -179,6 +179,26 @@ async fn what_a_late_script_charged_is_given_back() {
     assert_eq!(shop.left("account").await, Some(5));
 }
 
+/// It answers, but too late for anybody; so it is not asked, but for what it owes.
+#[tokio::test]
+async fn what_a_store_that_is_too_slow_has_charged_is_given_back_while_it_is() {
+    const MANY: u32 = 30;
+    let redis = Redis::start_on_port(&[]).await;
+    let proxy = Proxy::to(redis.port()).await;
+    let shop = Shop::open(&proxy.url(), "100ms", &[]).await;
+    let mut other = Shop::open(redis.url(), NEVER, &[]).await;
+    assert_eq!(other.left("local").await, Some(MANY));
+    proxy.delay(Duration::from_millis(400));
+    let mut asking = JoinSet::new();
+    for _ in 0..MANY {
+        let mut client = shop.client.clone();
+        asking.spawn(async move { client.ask(&request("local", 1)).await.unwrap() });
+    }
+    assert!(asking.join_all().await.iter().all(is_degraded));
+    shop.until_logged("ERROR the store cannot be used: it does not answer in time").await;
+    other.until_left("local", MANY).await;
+}
+
 /// It was spent, whoever heard of it.
 #[tokio::test]
 async fn a_cost_that_has_arisen_already_is_charged_however_late() {

@@ -56,7 +56,8 @@ pub(super) async fn hold(
     let lease = decision.lease.clone();
     tell(&events, Ok(Event::Acquired(write_acquired(decision)))).await;
     let Some(lease) = lease else { return };
-    let mut held = Held { decider, acquire, left_us: lease.left_us, lease, taken };
+    let left_us = lease.left_us;
+    let mut held = Held { decider, acquire, left_us, lease, taken, is_unsure: false };
     let mut sleep = held.until_renewal();
     let mut unsure = Duration::ZERO;
     loop {
@@ -70,7 +71,9 @@ pub(super) async fn hold(
                 return tell(&events, Err(leaving())).await;
             }
         }
-        match held.renew().await {
+        let renewal = held.renew().await;
+        held.is_unsure = renewal.is_none();
+        match renewal {
             Some(renewal) => {
                 let event = Event::Renewed(write_renewed(renewal));
                 match renewal {
@@ -118,6 +121,8 @@ struct Held {
     left_us: u64,
     /// Where this task itself is cut off, it is given back all the same.
     taken: Option<Taken>,
+    /// Whether nobody knows what became of the last renewal.
+    is_unsure: bool,
 }
 
 impl Held {
@@ -139,7 +144,7 @@ impl Held {
 
     async fn end(self) {
         if let Some(taken) = self.taken {
-            taken.end().await;
+            taken.end(self.is_unsure).await;
         }
     }
 

@@ -221,15 +221,13 @@ impl Way {
     }
 
     /// Gives back what a question was charged by an answer that came too late.
-    async fn give_back(self: &Arc<Self>, question: &Question, reply: Value, began: Timestamp) {
+    async fn give_back(&self, question: &Question, reply: Value, began: Timestamp) {
         let read = |reply: &Value| script::read_answer(reply, question);
         let Ok(answer) = done(reply, read) else { return };
         for _ in 0..MOST_TRIES {
             let ago_us = self.clock.now() - began;
             let Some(refund) = question.giving_back(answer.clone(), ago_us) else { return };
-            let call = Call::request(&refund);
-            let read = |reply: &Value| script::read_answer(reply, &refund);
-            match self.ask_quietly(&call, read, Deadline::default()).await {
+            match self.refund(&refund).await {
                 Ok(_) => return self.condition.count_late_charge(true),
                 // Twice would be once too often.
                 Err(error) if error.may_be_done() => break,
@@ -237,6 +235,17 @@ impl Way {
             }
         }
         self.condition.count_late_charge(false);
+    }
+
+    /// Has something given back. Nobody waits for it, so it may take as long as a slow Redis takes, also
+    /// while that is not asked by those who do.
+    async fn refund(&self, refund: &Question) -> Result<Answer, StoreError> {
+        let connection = self.connection().await.ok_or(StoreError::Unreachable)?;
+        let coming = self.send(connection, &Call::request(refund));
+        let coming = coming.ok_or(StoreError::Unreachable)?;
+        let reply = time::timeout(LONGEST_LATE, coming).await;
+        let reply = reply.unwrap_or(Err(StoreError::Late))?;
+        done(reply, |reply: &Value| script::read_answer(reply, refund))
     }
 }
 
