@@ -10,7 +10,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, path::Path, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, task::JoinSet, time};
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
@@ -42,6 +42,10 @@ pub(crate) enum NoServer {
     File { flag: &'static str, path: String, why: String },
     #[error("--admin-cert and --admin-key: {0}")]
     Certificate(rustls::Error),
+    #[error(
+        "a token is not sent to {address} as plain text, which others on the way can read: say with --admin-ca whom to trust there (where that port speaks TLS), or ask on the machine itself, as through `kubectl port-forward`"
+    )]
+    OpenToken { address: String },
 }
 
 impl Server {
@@ -52,8 +56,20 @@ impl Server {
             Some(authority) => Some(connector(authority, admin)?),
             None => None,
         };
-        Ok(Self { address: admin.address.clone(), token, tls })
+        let address = admin.address.clone();
+        if token.is_some() && tls.is_none() && !is_loopback(&address) {
+            return Err(NoServer::OpenToken { address });
+        }
+        Ok(Self { address, token, tls })
     }
+}
+
+/// Whether what is sent to an address stays on this machine.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let ip = host.parse::<IpAddr>().map(|ip| ip.to_canonical());
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 fn connector(authority: &Path, admin: &Admin) -> Result<TlsConnector, NoServer> {

@@ -1,12 +1,12 @@
 //! The screen that a started server prints: where it listens, what it limits, and a line to try.
 
-use crate::arguments::{Serve, StoreKind, Tls};
+use crate::arguments::{Serve, Store, StoreKind, Tls};
 use serde_json::json;
 use std::{fmt::Write as _, io, net::SocketAddr};
 use tollgate::{
     config::Loaded,
     grpc,
-    rules::{Descriptor, Domain, Kind, describe},
+    rules::{Descriptor, Domain, Kind, OnStoreFailure, describe},
     server::Listeners,
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn of(
         StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
         StoreKind::Redis(address) => address.to_string(),
     };
-    let _ = writeln!(screen, "  store  {store}");
+    let _ = writeln!(screen, "  store  {store}{}", without_store(&arguments.store));
     if arguments.shadow_mode {
         let _ = writeln!(screen, "  modes  SHADOW: every request passes, whatever its limits say");
     }
@@ -51,6 +51,16 @@ pub(crate) fn of(
     }
     let _ = writeln!(screen, "\nCtrl-C stops it.");
     Ok(screen)
+}
+
+/// What the process does when the store cannot decide, where that is not what all do.
+fn without_store(store: &Store) -> String {
+    let policy = match store.on_failure {
+        OnStoreFailure::Allow => String::new(),
+        policy => format!(", when it fails: {}", policy.name()),
+    };
+    let replicas = store.replicas.map(|count| format!(", {count} replicas")).unwrap_or_default();
+    policy + &replicas
 }
 
 fn add_rules(screen: &mut String, loaded: &Loaded) {

@@ -33,6 +33,9 @@ pub enum StoreError {
     /// There is no way to it.
     #[error("the store cannot be reached")]
     Unreachable,
+    /// It was not asked: it has given no answer to those who asked before.
+    #[error("the store does not answer")]
+    Silent,
     /// The way to it was lost before it answered. It may have decided all the same.
     #[error("the store cannot be reached")]
     Lost,
@@ -114,6 +117,8 @@ pub struct WorkerCounts {
 pub struct Failures {
     /// See [`StoreError::Unreachable`] and [`StoreError::Lost`].
     pub unreachable: u64,
+    /// See [`StoreError::Silent`].
+    pub silent: u64,
     /// See [`StoreError::Late`].
     pub late: u64,
     /// See [`StoreError::Busy`].

@@ -222,6 +222,7 @@ impl Lines {
 fn since(failures: &Failures, known: &Failures) -> Failures {
     Failures {
         unreachable: failures.unreachable - known.unreachable,
+        silent: failures.silent - known.silent,
         late: failures.late - known.late,
         busy: failures.busy - known.busy,
         refused: failures.refused - known.refused,
@@ -231,7 +232,12 @@ fn since(failures: &Failures, known: &Failures) -> Failures {
 }
 
 const fn total(failures: &Failures) -> u64 {
-    failures.unreachable + failures.late + failures.busy + failures.refused + failures.unreadable
+    failures.unreachable
+        + failures.silent
+        + failures.late
+        + failures.busy
+        + failures.refused
+        + failures.unreadable
 }
 
 /// How many requests were not decided, by reason; nothing where there were none.
@@ -244,6 +250,7 @@ fn in_words(failures: &Failures, separator: &str) -> String {
     };
     add(failures.unreachable, "for want of a connection");
     add(failures.late, "for want of an answer in time");
+    add(failures.silent, "without asking it, because it gave no answer");
     add(failures.busy, "because too many waited already");
     let refusal = failures.last_refusal.as_deref().unwrap_or_default();
     add(failures.refused, &format!("because it refused ({refusal})"));

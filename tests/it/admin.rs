@@ -186,3 +186,15 @@ async fn with_tls_elsewhere_it_is_as_it_was_on_loopback() {
     let server = start(&files, &environment).await;
     assert_eq!(pools(&server, &[]).await, (Some(0), String::new()));
 }
+
+#[tokio::test]
+async fn a_token_is_not_sent_to_another_machine_as_plain_text() {
+    let token = [("TOLLGATE_ADMIN_TOKEN", TOKEN)];
+    for address in ["192.0.2.1:6070", "[2001:db8::1]:6070", "tollgate.example.com:6070"] {
+        let output = support::run(&["pools", "--admin", address], &token).await;
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("--admin-ca") && told.contains(address), "{told}");
+        assert!(!told.contains(TOKEN), "{told}");
+    }
+}

@@ -18,6 +18,7 @@ pub(super) struct Condition {
     refused: AtomicU64,
     unreadable: AtomicU64,
     busy: AtomicU64,
+    silent: AtomicU64,
     given_back: AtomicU64,
     kept: AtomicU64,
     lost_all: AtomicU64,
@@ -72,6 +73,7 @@ impl Condition {
             StoreError::Late => &self.late,
             StoreError::Unreadable => &self.unreadable,
             StoreError::Busy => &self.busy,
+            StoreError::Silent => &self.silent,
             StoreError::Refused(reason) => {
                 self.words().refusal = Some(reason.clone());
                 self.refusing.store(NEWS, Ordering::Relaxed);
@@ -101,6 +103,7 @@ impl Condition {
             refused: self.refused.load(Ordering::Relaxed),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),
+            silent: self.silent.load(Ordering::Relaxed),
             last_refusal: self.words().refusal.clone(),
         }
     }

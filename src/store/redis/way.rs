@@ -130,8 +130,11 @@ impl Way {
         deadline: Deadline,
     ) -> Result<Value, StoreError> {
         // Whoever waited now would wait in vain.
-        if self.breaker.is_open() || self.is_down() {
+        if self.is_down() {
             return Err(StoreError::Unreachable);
+        }
+        if self.breaker.is_open() {
+            return Err(StoreError::Silent);
         }
         let _place = self.waiting.take().ok_or(StoreError::Busy)?;
         let began = self.clock.now();

@@ -63,7 +63,7 @@ const KINDS: [Kind; 8] = [
     ),
     (
         |counts| counts.strangers,
-        "clients showed a certificate that is signed, but for no name that may ask here (--tls-client-names says which may)",
+        "clients showed a certificate that is signed, but for no name that may ask here (--tls-client-names says which may, and --admin-client-names on the admin port)",
     ),
 ];
 
