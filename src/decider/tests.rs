@@ -54,13 +54,7 @@ impl Test {
 
     /// Asks for so much of each of these keys.
     async fn ask(&self, hits: u32, keys: &[&'static str]) -> Decision {
-        let descriptor = |key: &&'static str| Descriptor {
-            entries: vec![Entry { key: key.as_bytes().into(), value: "x".into() }],
-            ..Descriptor::default()
-        };
-        let descriptors = keys.iter().map(descriptor).collect();
-        let request = Request { domain: "test".into(), descriptors, hits_addend: hits };
-        self.decider.decide(&request, Deadline::default()).await.0
+        self.decider.decide(&request(hits, keys), Deadline::default()).await.0
     }
 }
 
@@ -115,15 +109,19 @@ async fn in_shadow_mode_nobody_is_refused_but_all_is_charged() {
     assert_eq!(decision.statuses[0].code, Code::OverLimit);
 }
 
-/// To acquire what these keys meet, and to wait for it.
-fn acquire(keys: &[&'static str], wait: Duration) -> Acquire {
+/// Asks for so much of each of these keys.
+pub(super) fn request(hits: u32, keys: &[&'static str]) -> Request {
     let descriptor = |key: &&'static str| Descriptor {
         entries: vec![Entry { key: key.as_bytes().into(), value: "x".into() }],
         ..Descriptor::default()
     };
     let descriptors = keys.iter().map(descriptor).collect();
-    let request = Request { domain: "test".into(), descriptors, hits_addend: 0 };
-    Acquire { request, id: None, term: None, wait }
+    Request { domain: "test".into(), descriptors, hits_addend: hits }
+}
+
+/// To acquire what these keys meet, and to wait for it.
+pub(super) fn acquire(keys: &[&'static str], wait: Duration) -> Acquire {
+    Acquire { request: request(0, keys), id: None, term: None, wait }
 }
 
 const LONG: Duration = Duration::from_secs(60);

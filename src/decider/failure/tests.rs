@@ -2,8 +2,10 @@ use super::*;
 use crate::{
     clock::{Clock, Deadline, ManualClock},
     config,
-    decider::{Acquire, Modes},
-    request::{Descriptor, Entry},
+    decider::{
+        Modes,
+        tests::{acquire, request},
+    },
     rules::Rules,
     store::{
         Memory, Redis, Store,
@@ -90,15 +92,6 @@ impl Test {
         }
         passed
     }
-}
-
-fn request(hits: u32, keys: &[&'static str]) -> Request {
-    let descriptor = |key: &&'static str| Descriptor {
-        entries: vec![Entry { key: key.as_bytes().into(), value: "x".into() }],
-        ..Descriptor::default()
-    };
-    let descriptors = keys.iter().map(descriptor).collect();
-    Request { domain: "test".into(), descriptors, hits_addend: hits }
 }
 
 #[tokio::test]
@@ -215,11 +208,17 @@ async fn in_shadow_mode_nobody_is_denied() {
 #[tokio::test]
 async fn a_lease_that_nobody_holds_is_granted_and_denied_by_the_rules() {
     let test = Test::new(RULES, Modes::default()).await;
-    let acquire =
-        |key| Acquire { request: request(0, &[key]), id: None, term: None, wait: Duration::ZERO };
-    let acquired = test.decider.acquire(&acquire("slots"), Deadline::default()).await.unwrap();
+    let acquired = test
+        .decider
+        .acquire(&acquire(&["slots"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap();
     assert!(acquired.0.degraded && acquired.0.lease.is_some());
-    let denied = test.decider.acquire(&acquire("few slots"), Deadline::default()).await.unwrap();
+    let denied = test
+        .decider
+        .acquire(&acquire(&["few slots"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap();
     assert!(denied.0.degraded && denied.0.lease.is_none() && denied.0.refused.is_some());
 }
 
@@ -231,9 +230,12 @@ async fn a_bug_is_answered_by_the_rules_too() {
     let decision = test.ask(&["allow"]).await;
     assert_eq!((decision.code, decision.degraded), (Code::Ok, true));
     assert_eq!(test.ask(&["deny"]).await.code, Code::OverLimit);
-    let acquire =
-        Acquire { request: request(0, &["slots"]), id: None, term: None, wait: Duration::ZERO };
-    let acquired = test.decider.acquire(&acquire, Deadline::default()).await.unwrap().0;
+    let acquired = test
+        .decider
+        .acquire(&acquire(&["slots"], Duration::ZERO), Deadline::default())
+        .await
+        .unwrap()
+        .0;
     assert!(acquired.degraded);
     let counts = test.decider.degraded_counts();
     assert_eq!(counts, DegradedCounts { allowed: 2, refused: 1, bugs: 3 });
