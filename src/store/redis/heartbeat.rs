@@ -41,7 +41,7 @@ const BELIEVED: u32 = TTL.as_secs() as u32 + 1;
 
 /// What was heard.
 #[derive(Debug, Default)]
-struct Memory {
+struct Remembered {
     last: Option<Heard>,
     /// How many processes there are.
     replicas: u32,
@@ -49,7 +49,7 @@ struct Memory {
     fewer: u32,
 }
 
-impl Memory {
+impl Remembered {
     /// How many processes there are, as far as that can be believed.
     fn replicas(&mut self, heard: u32) -> u32 {
         self.fewer = if heard < self.replicas { self.fewer + 1 } else { 0 };
@@ -76,7 +76,7 @@ impl Memory {
 pub(super) async fn beat(way: Arc<Way>) {
     // No domain has no name, so it is nobody's.
     let key = Key::new(REPLICAS, &Path::of_domain(b""));
-    let mut memory = Memory::default();
+    let mut remembered = Remembered::default();
     let mut ticks = time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Without random numbers there is no telling processes apart.
@@ -89,10 +89,10 @@ pub(super) async fn beat(way: Arc<Way>) {
         let call = Call::heartbeat(&key, &beat);
         // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
         if let Ok(heard) = way.ask_quietly(&call, script::read_heard, Deadline::default()).await {
-            if let Some(loss) = memory.hear(heard) {
+            if let Some(loss) = remembered.hear(heard) {
                 way.condition.count_loss(loss);
             }
-            way.condition.set_replicas(memory.replicas(heard.replicas));
+            way.condition.set_replicas(remembered.replicas(heard.replicas));
         }
     }
 }
@@ -110,54 +110,54 @@ mod tests {
 
     #[test]
     fn a_new_epoch_is_a_loss_of_all_but_not_the_first_one() {
-        let mut memory = Memory::default();
-        assert_eq!(memory.hear(FIRST), None);
+        let mut remembered = Remembered::default();
+        assert_eq!(remembered.hear(FIRST), None);
         let next = Heard { known: FIRST.deadline, deadline: 6_000_000, ..FIRST };
-        assert_eq!(memory.hear(next), None);
+        assert_eq!(remembered.hear(next), None);
         let other = Heard { epoch: 8, known: 0, ..next };
-        assert_eq!(memory.hear(other), Some(Loss::All));
-        assert_eq!(memory.hear(Heard { known: other.deadline, ..other }), None, "told once");
+        assert_eq!(remembered.hear(other), Some(Loss::All));
+        assert_eq!(remembered.hear(Heard { known: other.deadline, ..other }), None, "told once");
     }
 
     #[test]
     fn an_older_deadline_of_its_own_is_a_loss_of_what_was_written_last() {
-        let mut memory = Memory::default();
-        memory.hear(Heard { deadline: 9_000_000, ..FIRST });
+        let mut remembered = Remembered::default();
+        remembered.hear(Heard { deadline: 9_000_000, ..FIRST });
         let older = Heard { known: 8_000_000, deadline: 10_000_000, ..FIRST };
-        assert_eq!(memory.hear(older), Some(Loss::Last));
+        assert_eq!(remembered.hear(older), Some(Loss::Last));
     }
 
     #[test]
     fn more_are_believed_at_once_and_fewer_when_they_were_told_for_a_while() {
-        let mut memory = Memory::default();
-        assert_eq!(memory.replicas(1), 1);
-        assert_eq!(memory.replicas(3), 3);
+        let mut remembered = Remembered::default();
+        assert_eq!(remembered.replicas(1), 1);
+        assert_eq!(remembered.replicas(3), 3);
         for _ in 1..BELIEVED {
-            assert_eq!(memory.replicas(1), 3);
+            assert_eq!(remembered.replicas(1), 3);
         }
-        assert_eq!(memory.replicas(3), 3);
+        assert_eq!(remembered.replicas(3), 3);
         for _ in 1..BELIEVED {
-            assert_eq!(memory.replicas(2), 3);
+            assert_eq!(remembered.replicas(2), 3);
         }
-        assert_eq!(memory.replicas(2), 2);
+        assert_eq!(remembered.replicas(2), 2);
     }
 
     #[test]
     fn a_redis_that_comes_back_empty_again_and_again_makes_nobody_alone() {
-        let mut memory = Memory::default();
-        memory.hear(FIRST);
-        assert_eq!(memory.replicas(3), 3);
+        let mut remembered = Remembered::default();
+        remembered.hear(FIRST);
+        assert_eq!(remembered.replicas(3), 3);
         for epoch in 8..100 {
-            memory.hear(Heard { epoch, ..FIRST });
-            assert_eq!(memory.replicas(1), 3);
+            remembered.hear(Heard { epoch, ..FIRST });
+            assert_eq!(remembered.replicas(1), 3);
         }
     }
 
     #[test]
     fn a_beat_whose_answer_was_lost_and_a_long_silence_are_no_loss() {
-        let mut memory = Memory::default();
-        memory.hear(FIRST);
-        assert_eq!(memory.hear(Heard { known: 6_000_000, deadline: 7_000_000, ..FIRST }), None);
-        assert_eq!(memory.hear(Heard { known: 0, deadline: 90_000_000, ..FIRST }), None);
+        let mut remembered = Remembered::default();
+        remembered.hear(FIRST);
+        assert_eq!(remembered.hear(Heard { known: 6_000_000, deadline: 7_000_000, ..FIRST }), None);
+        assert_eq!(remembered.hear(Heard { known: 0, deadline: 90_000_000, ..FIRST }), None);
     }
 }
