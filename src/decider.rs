@@ -12,6 +12,7 @@ mod lease;
 mod pending;
 mod report;
 mod taken;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -24,11 +25,11 @@ pub use view::{PoolView, WorkersView, text as pools_text};
 
 use crate::{
     clock::{Clock, Deadline},
-    decision::{Decision, Lease},
-    lease::{Attempt, By, LeaseId},
+    decision::{Code, Decision, Lease},
+    lease::{Attempt, By, LeaseId, Leased},
     limiter::{Cost, Limit, fleet},
     request::Request,
-    rules::{OnStoreFailure, Resolution, Rules},
+    rules::{Domain, OnStoreFailure, Resolution, Rules},
     store::{LeaseCounts, Memory, Store, StoreError, WorkerCounts},
     verdict::{Question, Verdict},
 };
@@ -129,7 +130,8 @@ impl Decider {
     ///
     /// What is returned was in force until now. Whoever has begun goes on with it, and the last to drop it
     /// frees all of it, which takes a while where there are many rules: keep it until nobody else does.
-    pub fn replace_rules(&self, rules: Rules) -> Arc<Rules> {
+    pub fn replace_rules(&self, domains: Vec<Domain>) -> Arc<Rules> {
+        let rules = Rules::after(&self.rules(), domains);
         self.pending.expect_leases_of(&rules);
         let replaced = self.rules.swap(Arc::new(rules));
         // There may be room now for those who wait.
@@ -208,7 +210,7 @@ impl Decider {
         let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
         let (asked, _) = tokio::join!(asking, deadline.bound(reporting));
         let asked = asked.unwrap_or_else(|_| self.by_policy(&rules, request, &resolution));
-        let mut decision = self.fold(&resolution, &asked);
+        let mut decision = self.fold(&rules, request, &resolution, &asked);
         if let (Ok(Some((id, name))), Some(left_us)) = (named, asked.verdict.leased.left_us()) {
             decision.lease = Some(lease(&rules, request, &resolution, id, name, left_us));
         }
@@ -278,8 +280,21 @@ impl Decider {
         }
     }
 
-    fn fold(&self, resolution: &Resolution<'_>, asked: &Asked) -> Decision {
+    /// The decision that an answer amounts to, counted.
+    fn fold(
+        &self,
+        rules: &Rules,
+        request: &Request,
+        resolution: &Resolution<'_>,
+        asked: &Asked,
+    ) -> Decision {
         let mut decision = fold::fold(resolution, asked, self.modes.shadow);
+        // What was decided before has been counted.
+        if !matches!(asked.verdict.leased, Leased::Again { .. } | Leased::Conflict) {
+            let is_refused = decision.code == Code::OverLimit;
+            rules.traffic(&request.domain).count(is_refused, decision.degraded);
+            tally::count(resolution, asked, self.modes.shadow);
+        }
         if self.modes.metadata {
             decision.metadata = fold::metadata(resolution, &decision.statuses);
         }

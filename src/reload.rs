@@ -25,7 +25,7 @@ use crate::{
     clock::{Clock, Timestamp},
     config::{self, Digest, Files, Options},
     decider::Decider,
-    rules::Rules,
+    rules::{Domain, Rules},
     unit::span,
 };
 use arc_swap::ArcSwap;
@@ -111,7 +111,7 @@ pub struct Reload {
 
 /// What became of rules that were read.
 enum Judged {
-    Valid { rules: Rules, changes: String, warnings: String },
+    Valid { domains: Vec<Domain>, changes: String, warnings: String },
     Invalid(String),
 }
 
@@ -197,8 +197,8 @@ impl Reload {
             if read.1 == digest {
                 self.seen = digest;
                 match judged {
-                    Judged::Valid { rules, changes, warnings } => {
-                        self.replace(rules).await;
+                    Judged::Valid { domains, changes, warnings } => {
+                        self.replace(domains).await;
                         self.tell_loaded(&changes, &warnings, took_ms);
                     }
                     Judged::Invalid(reason) => self.tell_refused(reason),
@@ -238,15 +238,15 @@ impl Reload {
             }
             let changes = changes::in_words(before.domains(), &loaded.domains);
             let warnings = loaded.render(false);
-            Judged::Valid { rules: Rules::new(loaded.domains), changes, warnings }
+            Judged::Valid { domains: loaded.domains, changes, warnings }
         });
         let broken = |error: JoinError| Judged::Invalid(format!("this is a bug: {error}\n"));
         judging.await.unwrap_or_else(broken)
     }
 
-    async fn replace(&mut self, rules: Rules) {
+    async fn replace(&mut self, domains: Vec<Domain>) {
         let decider = Arc::clone(&self.decider);
-        let replacing = task::spawn_blocking(move || decider.replace_rules(rules));
+        let replacing = task::spawn_blocking(move || decider.replace_rules(domains));
         self.replaced.extend(replacing.await);
     }
 

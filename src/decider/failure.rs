@@ -145,7 +145,8 @@ impl Decider {
         let by_policy = || {
             let rules = self.rules();
             let resolution = rules.resolve(request, self.modes.quota);
-            self.fold(&resolution, &self.by_policy(&rules, request, &resolution))
+            let asked = self.by_policy(&rules, request, &resolution);
+            self.fold(&rules, request, &resolution, &asked)
         };
         // The bug may be in there as well.
         catch_unwind(AssertUnwindSafe(by_policy)).unwrap_or_else(|_| self.bare(request))

@@ -176,7 +176,7 @@ impl Decider {
         let asked = asked.unwrap_or_else(|_| Some(self.by_policy(rules, request, &resolution)));
         let Some(mut asked) = asked else { return Ok(None) };
 
-        let mut decision = self.fold(&resolution, &asked);
+        let mut decision = self.fold(rules, request, &resolution, &asked);
         let left_us = match asked.verdict.leased {
             Leased::Conflict => return Err(NotAcquired::Conflict(id.as_str().to_owned())),
             Leased::For { left_us } | Leased::Again { left_us } => Some(left_us),

@@ -2,8 +2,9 @@ use super::*;
 use crate::{
     clock::ManualClock,
     config,
-    decision::{Code, Status},
+    decision::Status,
     request::{Descriptor, Entry},
+    rules::Effect,
     store::Memory,
 };
 use std::time::Duration;
@@ -31,6 +32,9 @@ descriptors:
   - key: spent
     rate_limit: {unit: day, requests_per_unit: 1000}
     overdraw: true
+  - key: dark
+    rate_limit: {unit: day, requests_per_unit: 1}
+    shadow_mode: true
 ";
 
 struct Test {
@@ -49,7 +53,7 @@ impl Test {
     /// Puts the same rules in force but for one thing.
     fn reload(&self, was: &str, is: &str) -> Arc<Rules> {
         assert!(RULES.contains(was));
-        self.decider.replace_rules(rules(&RULES.replace(was, is)))
+        self.decider.replace_rules(domains(&RULES.replace(was, is)))
     }
 
     /// Asks for so much of each of these keys.
@@ -59,10 +63,14 @@ impl Test {
 }
 
 fn rules(text: &str) -> Rules {
+    Rules::new(domains(text))
+}
+
+fn domains(text: &str) -> Vec<Domain> {
     let source = config::Source { name: "test.yaml".to_owned(), text: text.to_owned() };
     let loaded = config::parse(vec![source], &config::Options::default());
     assert!(!loaded.has_errors(), "{}", loaded.render(false));
-    Rules::new(loaded.domains)
+    loaded.domains
 }
 
 fn name(status: &Status) -> Option<&str> {
@@ -305,4 +313,49 @@ async fn nobody_who_waits_keeps_rules_that_are_gone() {
     }
     assert_eq!(test.decider.store().queues().waiting(), 3);
     assert_eq!(Arc::strong_count(&replaced), 1);
+}
+
+impl Test {
+    /// What the rule on this path did: allowed, refused, would refuse, degraded.
+    fn effects(&self, path: &str) -> [u64; 4] {
+        let rules = self.decider.rules();
+        let placed = rules.placed().iter().find(|placed| &*placed.path == path).unwrap();
+        Effect::ALL.map(|effect| placed.tally.of(effect))
+    }
+}
+
+#[tokio::test]
+async fn what_each_limit_did_is_counted_and_outlives_its_rules() {
+    let test = Test::new(Modes::default());
+    for _ in 0..3 {
+        test.ask(1, &["user"]).await;
+        test.ask(1, &["dark"]).await;
+    }
+    assert_eq!(test.effects("test:user"), [1, 2, 0, 0]);
+    assert_eq!(test.effects("test:dark"), [1, 0, 2, 0]);
+    test.reload("requests_per_unit: 500,", "requests_per_unit: 501,");
+    test.ask(1, &["user"]).await;
+    assert_eq!(test.effects("test:user"), [1, 3, 0, 0]);
+    let rules = test.decider.rules();
+    let traffic = rules.traffic(b"test");
+    assert_eq!((traffic.of(false, false), traffic.of(true, false)), (4, 3));
+    test.decider
+        .decide(&Request { domain: "unheard".into(), ..request(1, &["user"]) }, Deadline::default())
+        .await;
+    assert_eq!(rules.unknown_traffic().of(false, false), 1);
+}
+
+#[tokio::test]
+async fn in_shadow_mode_and_among_quotas_with_room_nothing_counts_as_refused() {
+    let test = Test::new(Modes { shadow: true, ..Modes::default() });
+    for _ in 0..3 {
+        test.ask(1, &["user"]).await;
+    }
+    assert_eq!(test.effects("test:user"), [1, 0, 2, 0]);
+    let test = Test::new(Modes { quota: true, ..Modes::default() });
+    test.ask(1, &["user"]).await;
+    test.ask(1, &["user", "credits"]).await;
+    assert_eq!(test.effects("test:user"), [2, 0, 0, 0]);
+    test.ask(1, &["user"]).await;
+    assert_eq!(test.effects("test:user"), [2, 1, 0, 0]);
 }

@@ -4,10 +4,12 @@ pub mod describe;
 mod model;
 pub mod pattern;
 mod resolve;
+mod tally;
 mod tree;
 
 pub use model::{
     Capacity, Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule, Shedding, Utilization,
 };
 pub use resolve::{ACQUIRE_KEY, Applied, Reporting, Resolution, pool_keys};
+pub use tally::{Effect, Tally, Traffic};
 pub use tree::{LEASE_KEY, PlacedRule, Rules};

@@ -244,7 +244,7 @@ impl<'r> Found<'r, '_> {
     fn rules(&self) -> impl Iterator<Item = &'r PlacedRule> + use<'r> {
         let rules = self.node.map_or(&[][..], |node| &node.rules);
         let is_overridden = self.descriptor.limit.is_some();
-        rules.iter().filter(move |PlacedRule { rule, .. }| {
+        rules.iter().map(|placed| &**placed).filter(move |PlacedRule { rule, .. }| {
             let is_about_rates = match rule.kind {
                 Kind::Unlimited => true,
                 Kind::Limit(limit) => limit.is_about_rates(),

@@ -3,9 +3,10 @@
 use super::{
     model::{Descriptor, Domain, Kind, OnStoreFailure, Rule},
     pattern::Pattern,
+    tally::{Tally, Traffic},
 };
 use crate::{key::Path, lease::Term, request::Entry};
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 /// What a lease is called where its domain says nothing else.
 pub const LEASE_KEY: &str = "lease_id";
@@ -18,6 +19,10 @@ type Branches = HashMap<Box<[u8]>, Branch>;
 pub struct Rules {
     domains: Vec<Domain>,
     roots: HashMap<Box<[u8]>, Root>,
+    /// All rules, in the order of the files.
+    placed: Vec<Arc<PlacedRule>>,
+    /// Of requests in domains that there are no rules for.
+    unknown: Arc<Traffic>,
 }
 
 /// A domain.
@@ -25,6 +30,7 @@ pub struct Rules {
 struct Root {
     lease_key: Box<str>,
     on_store_failure: Option<OnStoreFailure>,
+    traffic: Arc<Traffic>,
     branches: Branches,
 }
 
@@ -41,7 +47,7 @@ struct Branch {
 #[derive(Debug)]
 pub(super) struct Node {
     /// Its limits.
-    pub(super) rules: Vec<PlacedRule>,
+    pub(super) rules: Vec<Arc<PlacedRule>>,
     /// The wildcard whose matches share one state, where they do.
     shared: Option<Box<str>>,
     /// Whether this or a descriptor above shares.
@@ -52,28 +58,60 @@ pub(super) struct Node {
 /// A rule, and where it stands.
 #[derive(Debug)]
 pub struct PlacedRule {
+    /// Its path, by which it is addressed.
+    pub path: Box<str>,
     /// The keys that lead to it, such as `plan, user`: what may be told to a caller, who is not to read
     /// the rules.
     pub keys: Box<str>,
     /// The rule.
     pub rule: Rule,
+    /// What it did.
+    pub tally: Arc<Tally>,
 }
 
 impl Rules {
     /// Arranges valid rules.
     pub fn new(domains: Vec<Domain>) -> Self {
-        let roots = domains
-            .iter()
-            .map(|domain| {
-                let name = domain.name.as_bytes();
-                let above = Above { keys: String::new(), shares: false };
-                let branches = branches(&domain.descriptors, &above);
-                let lease_key = domain.lease_key.as_str().into();
-                let on_store_failure = domain.on_store_failure;
-                (name.into(), Root { lease_key, on_store_failure, branches })
-            })
-            .collect();
-        Self { domains, roots }
+        Self::after(&Self::default(), domains)
+    }
+
+    /// The same for rules that take the place of others, and go on counting where those leave off.
+    pub fn after(before: &Self, domains: Vec<Domain>) -> Self {
+        let tallies = before.placed.iter().map(|placed| (&*placed.path, &placed.tally)).collect();
+        let mut planting = Planting { tallies, placed: Vec::new() };
+        let plant = |domain: &Domain| {
+            let name = domain.name.as_bytes();
+            let above = Above { path: Path::of_domain(name), keys: String::new(), shares: false };
+            let root = Root {
+                lease_key: domain.lease_key.as_str().into(),
+                on_store_failure: domain.on_store_failure,
+                traffic: before
+                    .roots
+                    .get(name)
+                    .map(|root| Arc::clone(&root.traffic))
+                    .unwrap_or_default(),
+                branches: planting.branches(&domain.descriptors, &above),
+            };
+            (name.into(), root)
+        };
+        let roots = domains.iter().map(plant).collect();
+        let unknown = Arc::clone(&before.unknown);
+        Self { roots, placed: planting.placed, domains, unknown }
+    }
+
+    /// All rules with where they stand, in the order of the files.
+    pub fn placed(&self) -> &[Arc<PlacedRule>] {
+        &self.placed
+    }
+
+    /// How the requests of a domain were answered; of a domain without rules, those of all such domains.
+    pub fn traffic(&self, domain: &[u8]) -> &Traffic {
+        self.roots.get(domain).map_or(&self.unknown, |root| &root.traffic)
+    }
+
+    /// How requests were answered in domains that there are no rules for.
+    pub fn unknown_traffic(&self) -> &Traffic {
+        &self.unknown
     }
 
     /// The rules as their files say them.
@@ -200,6 +238,7 @@ fn terms(descriptor: &Descriptor) -> Vec<Term> {
 
 /// What a descriptor inherits.
 struct Above {
+    path: Path,
     keys: String,
     shares: bool,
 }
@@ -208,27 +247,44 @@ impl Above {
     fn below(&self, descriptor: &Descriptor) -> Self {
         let comma = if self.keys.is_empty() { "" } else { ", " };
         Self {
+            path: descriptor.path(&self.path),
             keys: format!("{}{comma}{}", self.keys, descriptor.key),
             shares: self.shares || descriptor.share_threshold,
         }
     }
 }
 
-fn branches(descriptors: &[Descriptor], above: &Above) -> Branches {
-    let mut level = Branches::new();
-    for descriptor in descriptors {
-        let here = above.below(descriptor);
-        let shared = descriptor.value.as_deref().filter(|_| descriptor.share_threshold);
-        let placed =
-            |rule: &Rule| PlacedRule { keys: here.keys.as_str().into(), rule: rule.clone() };
-        let node = Node {
-            rules: descriptor.limits.iter().map(placed).collect(),
-            shared: shared.map(Box::from),
-            shares: here.shares,
-            children: branches(&descriptor.descriptors, &here),
-        };
-        let branch = level.entry(descriptor.key.as_bytes().into()).or_default();
-        branch.insert(descriptor.value.as_deref(), node);
+/// Rules as they are arranged.
+struct Planting<'b> {
+    /// What those that stood in the same places before have counted.
+    tallies: HashMap<&'b str, &'b Arc<Tally>>,
+    placed: Vec<Arc<PlacedRule>>,
+}
+
+impl Planting<'_> {
+    fn branches(&mut self, descriptors: &[Descriptor], above: &Above) -> Branches {
+        let mut level = Branches::new();
+        for descriptor in descriptors {
+            let here = above.below(descriptor);
+            let shared = descriptor.value.as_deref().filter(|_| descriptor.share_threshold);
+            let node = Node {
+                rules: descriptor.limits.iter().map(|rule| self.place(rule, &here)).collect(),
+                shared: shared.map(Box::from),
+                shares: here.shares,
+                children: self.branches(&descriptor.descriptors, &here),
+            };
+            let branch = level.entry(descriptor.key.as_bytes().into()).or_default();
+            branch.insert(descriptor.value.as_deref(), node);
+        }
+        level
     }
-    level
+
+    fn place(&mut self, rule: &Rule, here: &Above) -> Arc<PlacedRule> {
+        let path: Box<str> = rule.path(&here.path).as_str().into();
+        let tally = self.tallies.get(&*path).map(|tally| Arc::clone(tally)).unwrap_or_default();
+        let keys = here.keys.as_str().into();
+        let placed = Arc::new(PlacedRule { path, keys, rule: rule.clone(), tally });
+        self.placed.push(Arc::clone(&placed));
+        placed
+    }
 }

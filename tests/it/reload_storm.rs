@@ -26,7 +26,7 @@ use tollgate::{
     decider::{Decider, Modes},
     decision::Code,
     request::{Descriptor, Entry, Request},
-    rules::Rules,
+    rules::{Domain, Rules},
     store::{
         self, Memory,
         redis::{Address, Certificates},
@@ -127,17 +127,17 @@ fn request(counter: &str) -> Request {
 }
 
 /// Loads rules that are valid.
-fn load(path: &PathBuf) -> Rules {
+fn load(path: &PathBuf) -> Vec<Domain> {
     let loaded = config::load(std::slice::from_ref(path), &MERGE);
     assert!(!loaded.has_errors(), "{}", loaded.render(false));
-    Rules::new(loaded.domains)
+    loaded.domains
 }
 
 async fn a_thousand_reloads(store: store::Store) {
     let (files, told) = (TempDir::new(), Arc::new(Told::default()));
     let mut map = ConfigMap::new(&files, &[("left.yaml", &left(0)), ("right.yaml", &right(0))]);
     let file = files.file("both.yaml", &both(0));
-    let rules = load(&map.mount);
+    let rules = Rules::new(load(&map.mount));
     let decider = Decider::new(rules, store, Clock::monotonic(), Modes::default());
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {

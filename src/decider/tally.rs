@@ -1,0 +1,36 @@
+//! What each limit did to a request, counted by its rule.
+
+use super::Asked;
+use crate::{
+    limiter::Cost,
+    rules::{Effect, Resolution},
+};
+
+/// Counts every check of a rule. With `shadow_mode` nobody is refused.
+pub(super) fn count(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) {
+    let Asked { verdict, policies, .. } = asked;
+    let by_quotas = verdict.refusal.is_some_and(|refusal| refusal.by_quotas);
+    let checks = resolution.question.checks.iter().zip(&verdict.outcomes).zip(&resolution.rules);
+    for ((check, outcome), placed) in checks {
+        let Some(placed) = placed else { continue };
+        // To give back says nothing about what is left.
+        if matches!(check.cost, Cost::Refund(_)) {
+            continue;
+        }
+        let effect = if policies.is_some() {
+            Effect::Degraded
+        } else if outcome.over.is_none() {
+            Effect::Allowed
+        } else if check.shadow_mode {
+            Effect::WouldRefuse
+        } else if check.quota_mode && !by_quotas {
+            // Another quota has room.
+            Effect::Allowed
+        } else if shadow_mode {
+            Effect::WouldRefuse
+        } else {
+            Effect::Refused
+        };
+        placed.tally.count(effect);
+    }
+}

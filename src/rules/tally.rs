@@ -1,0 +1,77 @@
+//! What became of requests, counted by the rules and the domains that they met. Counting is one addition; who
+//! wants to know reads it now and then. The counts outlive the rules: other rules in force go on with them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a limit did to a request that met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// It did not stand in the way.
+    Allowed,
+    /// It was over, and the request refused for it.
+    Refused,
+    /// It was over, but in shadow mode, and refused nothing.
+    WouldRefuse,
+    /// Nobody knows: the store did not decide.
+    Degraded,
+}
+
+impl Effect {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Allowed, Self::Refused, Self::WouldRefuse, Self::Degraded];
+
+    /// Its name, in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::WouldRefuse => "would_refuse",
+            Self::Degraded => "degraded",
+        }
+    }
+}
+
+/// What one rule did. Each count only grows.
+#[derive(Debug, Default)]
+pub struct Tally {
+    effects: [AtomicU64; Effect::ALL.len()],
+}
+
+impl Tally {
+    /// Counts a request that met the rule.
+    pub fn count(&self, effect: Effect) {
+        if let Some(count) = self.effects.get(effect as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many requests it did this to.
+    pub fn of(&self, effect: Effect) -> u64 {
+        self.effects.get(effect as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// How the requests of one domain were answered. Each count only grows.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// By whether they were refused, and by whether it was the store that decided.
+    answers: [[AtomicU64; 2]; 2],
+}
+
+impl Traffic {
+    /// Counts an answer.
+    pub fn count(&self, is_refused: bool, is_degraded: bool) {
+        if let Some(count) = self.at(is_refused, is_degraded) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many answers were such.
+    pub fn of(&self, is_refused: bool, is_degraded: bool) -> u64 {
+        self.at(is_refused, is_degraded).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn at(&self, is_refused: bool, is_degraded: bool) -> Option<&AtomicU64> {
+        self.answers.get(usize::from(is_refused))?.get(usize::from(is_degraded))
+    }
+}
