@@ -42,6 +42,168 @@ pub(crate) enum Command {
     /// store.
     #[command(after_long_help = POOLS_HELP)]
     Pools(Pools),
+    /// Switch rules of a running server: off and on, to shadow mode and back.
+    ///
+    /// What is said is kept in the store: all replicas that share it obey within a second, and a restart remembers.
+    /// Where the store cannot be reached, the server that was asked obeys alone, and says so; one whose store is its
+    /// own memory obeys until it ends.
+    #[command(subcommand, after_long_help = RULE_HELP)]
+    Rule(RuleCommand),
+    /// Set limits for single callers of a running server.
+    ///
+    /// Such a limit takes the place of the rule's for one counter, on all replicas within a second, for a while or
+    /// until it is taken back. What was used stays used.
+    #[command(subcommand, after_long_help = LIMIT_HELP)]
+    Limit(LimitCommand),
+    /// Look at single counters of a running server, and have them begin anew.
+    #[command(subcommand, after_long_help = KEY_HELP)]
+    Key(KeyCommand),
+}
+
+/// What `tollgate rule --help` teaches beside the commands.
+const RULE_HELP: &str = "\
+Examples:
+  tollgate rule list                         what is on, off and in shadow mode
+  tollgate rule off edge:plan=free:user      a rule, by its path
+  tollgate rule shadow daily                 or by its name, where only one has it
+  tollgate rule off edge                     all limits of a domain
+  tollgate rule off --all                    all limits there are
+  tollgate rule clear edge                   as the rules of the domain say themselves
+
+What is said of a domain or of everything is a main switch: while it is off, no
+limit below it takes part, whatever is said of single rules; `on` takes that back.";
+
+/// What `tollgate limit --help` teaches beside the commands.
+const LIMIT_HELP: &str = "\
+Examples:
+  tollgate limit set edge:user user=alice --rate 500/s --burst 1000 --for 2h
+  tollgate limit set edge:plan=free:user#daily user=alice --rate 5000/day
+  tollgate limit set edge:reports:user user=alice --max 50
+  tollgate limit list
+  tollgate limit clear edge:user user=alice
+  tollgate limit clear --all
+
+A rule is meant by its path, as `tollgate rule list` shows it, or by its name.
+Say a value for each of its entries that tells callers apart.";
+
+/// What `tollgate key --help` teaches beside the commands.
+const KEY_HELP: &str = "\
+Examples:
+  tollgate key show edge:user user=alice     how much is left, of how much
+  tollgate key reset edge:user user=alice    a full bucket again, or no slot taken";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RuleCommand {
+    /// Show all rules: which are on, off and in shadow mode, and by whose word.
+    List(Asking),
+    /// Switch off: it takes no part in any decision.
+    Off(Switching),
+    /// Switch on again.
+    On(Switching),
+    /// Put into shadow mode: it is checked and charged, but refuses nothing.
+    Shadow(Switching),
+    /// Have it refuse again, or for the first time.
+    Enforce(Switching),
+    /// Take back what was said: it is as its file says.
+    Clear(Switching),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitCommand {
+    /// Set the limit of one counter.
+    Set(Setting),
+    /// Show the limits that are set.
+    List(Asking),
+    /// Take back the limit that was set for one counter, or all.
+    Clear(Clearing),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Show how it stands with one counter.
+    Show(Counter),
+    /// Have one counter begin anew: a bucket is full, of slots none is taken, and what leases hold of it is freed.
+    Reset(Counter),
+}
+
+/// Which server to ask, and how to show its answer.
+#[derive(Debug, Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) admin: Admin,
+
+    /// Print JSON instead of text.
+    #[arg(long, env = "TOLLGATE_JSON", value_parser = BoolishValueParser::new())]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Switching {
+    /// A rule, by its path or its name, or a domain.
+    #[arg(value_name = "RULE", required_unless_present = "all")]
+    pub(crate) rule: Option<String>,
+
+    /// Everything there is.
+    #[arg(long, conflicts_with = "rule")]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+/// A counter of a rule.
+#[derive(Debug, Args)]
+pub(crate) struct Counter {
+    /// The rule, by its path or its name.
+    #[arg(value_name = "RULE")]
+    pub(crate) rule: String,
+
+    /// The values that tell the counter from others of the rule.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) values: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Setting {
+    #[command(flatten)]
+    pub(crate) counter: Counter,
+
+    /// How fast its bucket refills: `500/s`, `10/min`, `5/h` or `250/day`.
+    #[arg(long, value_name = "RATE", required_unless_present = "max")]
+    pub(crate) rate: Option<String>,
+
+    /// How many tokens its bucket holds. Without it, what one period brings.
+    #[arg(long, value_name = "TOKENS", requires = "rate")]
+    pub(crate) burst: Option<u32>,
+
+    /// How many requests may be in flight, for a concurrency limit.
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "rate")]
+    pub(crate) max: Option<u32>,
+
+    /// How long it holds: `30m`, `2h` or `7d`. Without it, until it is taken back.
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) duration: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Clearing {
+    /// The rule, by its path or its name.
+    #[arg(value_name = "RULE", required_unless_present = "all")]
+    pub(crate) rule: Option<String>,
+
+    /// The values that tell the counter from others of the rule.
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) values: Vec<String>,
+
+    /// All limits that are set.
+    #[arg(long, conflicts_with_all = ["rule", "values"])]
+    pub(crate) all: bool,
+
+    #[command(flatten)]
+    pub(crate) asking: Asking,
 }
 
 /// What `tollgate pools --help` teaches beside the flags.
@@ -457,7 +619,10 @@ impl Arguments {
     /// Reads them, or exits: 0 after `--help` and `--version`, 2 where something is wrong.
     pub(crate) fn read() -> Self {
         let command = Self::command().mut_args(from_environment);
-        let command = command.mut_subcommands(|command| command.mut_args(from_environment));
+        let command = command.mut_subcommands(|command| {
+            let command = command.mut_args(from_environment);
+            command.mut_subcommands(|command| command.mut_args(from_environment))
+        });
         let matches = command.get_matches();
         let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let (serve, matches) = match (&mut arguments.command, matches.subcommand()) {

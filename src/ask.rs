@@ -10,7 +10,13 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
-use std::{io, net::IpAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write as _, stdout},
+    net::IpAddr,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{net::TcpStream, task::JoinSet, time};
 use tokio_rustls::TlsConnector;
 use tokio_util::either::Either;
@@ -112,7 +118,7 @@ pub(crate) struct Question {
     pub(crate) path: String,
     /// How the answer is to be written.
     pub(crate) format: Format,
-    /// What to send along; empty for nothing.
+    /// What to send along, as JSON; empty for nothing.
     pub(crate) body: String,
 }
 
@@ -162,6 +168,40 @@ pub(crate) enum NoAnswer {
     Refused { address: String, status: StatusCode, message: String },
 }
 
+/// Why an answer is not shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotShown {
+    #[error(transparent)]
+    NoServer(#[from] NoServer),
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+/// Asks once, and shows the answer.
+pub(crate) async fn show(admin: &Admin, question: &Question) -> Result<(), NotShown> {
+    let answer = ask(&Server::new(admin)?, question).await?;
+    match print(&with_newline(answer)) {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        shown => Ok(shown?),
+    }
+}
+
+pub(crate) fn with_newline(mut text: String) -> String {
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
+}
+
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
 /// Asks; what comes is the body of a success, in the format that was asked for.
 pub(crate) async fn ask(server: &Server, question: &Question) -> Result<String, NoAnswer> {
     let answer = time::timeout(PATIENCE, exchange(server, question)).await;
@@ -184,6 +224,10 @@ async fn exchange(server: &Server, question: &Question) -> Result<String, NoAnsw
         .map_err(|error| unreadable(&error))?;
     if let Some(token) = token {
         request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+    }
+    if !body.is_empty() {
+        let json = HeaderValue::from_static(Format::Json.media_type());
+        request.headers_mut().insert(header::CONTENT_TYPE, json);
     }
 
     let stream = TcpStream::connect(address).await;

@@ -6,9 +6,11 @@
 //! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
+mod counter;
 mod failure;
 mod fold;
 mod lease;
+mod orders;
 mod pending;
 mod report;
 mod taken;
@@ -17,8 +19,10 @@ mod tally;
 mod tests;
 mod view;
 
+pub use counter::CounterView;
 pub use failure::DegradedCounts;
 pub use lease::{Acquire, NotAcquired, Renewal};
+pub use orders::{LimitSet, NotOrdered, OrderCounts, Reach, Switched, in_words as switch_in_words};
 pub use report::{NotReported, Saying};
 pub use taken::Taken;
 pub use view::{PoolView, WorkersView, text as pools_text};
@@ -37,11 +41,12 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use failure::Degraded;
 use futures_util::FutureExt as _;
+use orders::OrderBook;
 use pending::Pending;
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -87,6 +92,9 @@ pub struct Decider {
     /// Where rules limit locally while the store cannot decide.
     local: Memory,
     degraded: Degraded,
+    /// Held by whoever puts other rules in force.
+    replacing: Mutex<()>,
+    orders: OrderBook,
     #[cfg(test)]
     has_a_bug: std::sync::atomic::AtomicBool,
     refunds_ignored: AtomicU64,
@@ -110,6 +118,8 @@ impl Decider {
             pending,
             local,
             degraded,
+            replacing: Mutex::default(),
+            orders: OrderBook::default(),
             #[cfg(test)]
             has_a_bug: false.into(),
             refunds_ignored,
@@ -131,7 +141,14 @@ impl Decider {
     /// What is returned was in force until now. Whoever has begun goes on with it, and the last to drop it
     /// frees all of it, which takes a while where there are many rules: keep it until nobody else does.
     pub fn replace_rules(&self, domains: Vec<Domain>) -> Arc<Rules> {
-        let rules = Rules::after(&self.rules(), domains);
+        self.replace(|rules| rules.with_domains(domains))
+    }
+
+    /// Puts those in force that follow the ones in force.
+    fn replace(&self, next: impl FnOnce(&Rules) -> Rules) -> Arc<Rules> {
+        // One after the other, so that each goes on from the last.
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = next(&self.rules());
         self.pending.expect_leases_of(&rules);
         let replaced = self.rules.swap(Arc::new(rules));
         // There may be room now for those who wait.

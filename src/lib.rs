@@ -24,6 +24,7 @@ pub mod intake;
 pub mod key;
 pub mod lease;
 pub mod limiter;
+pub mod order;
 pub mod release;
 pub mod reload;
 pub mod renew;

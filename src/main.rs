@@ -3,12 +3,14 @@
 mod arguments;
 mod ask;
 mod open_files;
+mod orders;
 mod pools;
 mod redraw;
 mod screen;
 
 use anyhow::{Context as _, anyhow};
-use arguments::{Arguments, Check, Command, Pools, Serve, StoreKind};
+use arguments::{Arguments, Check, Command, Serve, StoreKind};
+use ask::NotShown;
 use std::{
     env, fs,
     io::{self, IsTerminal as _, Write as _, stderr, stdout},
@@ -40,7 +42,10 @@ fn main() -> ExitCode {
     let outcome = match command.unwrap_or_else(|| Command::Serve(Box::new(serve))) {
         Command::Serve(arguments) => run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check(&arguments),
-        Command::Pools(arguments) => show_pools(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Pools(arguments) => ask(pools::show(&arguments)),
+        Command::Rule(command) => ask(orders::rule(&command)),
+        Command::Limit(command) => ask(orders::limit(&command)),
+        Command::Key(command) => ask(orders::key(&command)),
     };
     outcome.unwrap_or_else(|error| {
         // Where stderr is gone there is nobody left to tell.
@@ -69,13 +74,14 @@ fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     Ok(if loaded.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Shows the pools of a running server.
-fn show_pools(arguments: &Pools) -> anyhow::Result<()> {
+/// Asks a running server, and shows what it answers.
+fn ask(asking: impl Future<Output = Result<(), NotShown>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let shown = runtime.block_on(pools::show(arguments));
+    let shown = runtime.block_on(asking);
     // A name that nobody resolves is not waited for.
     runtime.shutdown_background();
-    Ok(shown?)
+    shown?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Serves until the process is told to stop.

@@ -2,7 +2,7 @@
 
 use crate::{
     arguments::Pools,
-    ask::{Format, NoAnswer, NoServer, Question, Server, ask},
+    ask::{Format, NoAnswer, NotShown, Question, Server, ask, print, with_newline},
     redraw,
 };
 use http::Method;
@@ -17,17 +17,6 @@ use tokio::{
 
 /// How often it is asked with `--watch`.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// Why they are not shown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotShown {
-    #[error(transparent)]
-    NoServer(#[from] NoServer),
-    #[error(transparent)]
-    NoAnswer(#[from] NoAnswer),
-    #[error(transparent)]
-    Output(#[from] io::Error),
-}
 
 /// Shows them.
 pub(crate) async fn show(arguments: &Pools) -> Result<(), NotShown> {
@@ -120,17 +109,4 @@ impl<'a> Answers<'a> {
             _ = self.interrupt.recv() => None,
         }
     }
-}
-
-fn with_newline(mut text: String) -> String {
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    text
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = stdout();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }

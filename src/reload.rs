@@ -236,7 +236,7 @@ impl Reload {
             if loaded.has_errors() {
                 return Judged::Invalid(loaded.errors_only().render(false));
             }
-            let changes = changes::in_words(before.domains(), &loaded.domains);
+            let changes = changes::in_words(before.written(), &loaded.domains);
             let warnings = loaded.render(false);
             Judged::Valid { domains: loaded.domains, changes, warnings }
         });

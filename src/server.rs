@@ -42,6 +42,9 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const LAST_ANSWERS_AT_MOST: Duration = Duration::from_secs(10);
 
+/// How long the server waits, before it serves, for what operators have said at run time.
+const FIRST_ORDERS: Duration = Duration::from_secs(1);
+
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -197,6 +200,11 @@ pub async fn serve(
         tokio::spawn(until_either(tls.keep_current(), closed.clone()));
     }
     tokio::spawn(watch_pools(Arc::clone(&decider), closed.clone()));
+    // Before the first request: a restart forgets no switch.
+    let _ = time::timeout(FIRST_ORDERS, decider.hear_orders()).await;
+    let following = Arc::clone(&decider);
+    let following = async move { following.follow_orders().await };
+    tokio::spawn(until_either(following, closed.clone()));
     let services = Services {
         decisions,
         leases: Leases::new(Arc::clone(&decider), closed.clone()),

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How to write a duration.
-const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
+pub(super) const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
 
 /// The shortest or the longest that a duration may be.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +91,7 @@ pub(super) fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -
     None
 }
 
-fn micros(text: &str) -> Option<u64> {
+pub(super) fn micros(text: &str) -> Option<u64> {
     let (number, unit) = leading_number(text)?;
     let unit = match unit {
         "ms" => 1_000,

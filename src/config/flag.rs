@@ -3,7 +3,10 @@
 use super::{
     Diagnostic, Place, diagnostic::Report, metadata, node::Mapping, value, vocabulary::REPORT,
 };
-use crate::rules::{Kind, OnStoreFailure, Rule};
+use crate::{
+    order::Switch,
+    rules::{Kind, OnStoreFailure, Rule},
+};
 use serde_json::{Map, Value};
 
 /// The keys beside a limit, with their defaults.
@@ -116,6 +119,7 @@ impl Flags {
             replaces,
             enabled: self.enabled,
             shadow_mode: self.shadow_mode,
+            switched: Switch::default(),
             quota_mode: self.quota_mode,
             detailed_metric: self.detailed_metric,
             metadata: self.metadata,

@@ -46,9 +46,28 @@ mod yaml;
 pub use diagnostic::{Diagnostic, Place, Related, Severity};
 pub use read::{Digest, Files};
 
-use crate::rules::Domain;
+use crate::{limiter::token_bucket::Rate, rules::Domain};
 use diagnostic::Report;
 use std::{panic::resume_unwind, path::PathBuf, thread};
+
+/// A rate as a rule file writes it in a word: `100/s`.
+///
+/// # Errors
+///
+/// Where it is none, with what is wrong and what to write.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    token_bucket::rate_of(text).map_err(|(message, help)| format!("{message}: {help}"))
+}
+
+/// A duration as a rule file writes it, in microseconds: `250ms`, `60s`, `5m`, `1h` or `7d`.
+///
+/// # Errors
+///
+/// Where it is none, with what to write.
+pub fn duration(text: &str) -> Result<u64, String> {
+    let no_duration = || format!("{} is no duration: {}", diagnostic::shown(text), duration::HELP);
+    duration::micros(text).ok_or_else(no_duration)
+}
 
 /// The stack on which files are read, in bytes. The parser goes as deep as values are nested, which it
 /// bounds, but without optimization that takes more than the two mebibytes that most threads have.

@@ -87,14 +87,26 @@ fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
             return None;
         }
     };
-    if u128::from(rate.tokens) * 1_000_000 > FASTEST * u128::from(rate.period_us) {
-        report.push(
-            value::wrong(entry, "`rate` is above 4294967295 per second")
-                .help("write a lower rate, or a longer period"),
-        );
-        return None;
+    match within_bounds(rate) {
+        Ok(rate) => Some(rate),
+        Err((message, help)) => {
+            report.push(value::wrong(entry, message).help(help));
+            None
+        }
     }
-    Some(rate)
+}
+
+/// `100/s`, where that is no faster than can be counted. What is wrong and what to write, where it is no rate.
+pub(super) fn rate_of(text: &str) -> Result<Rate, (String, String)> {
+    within_bounds(rate_of_text(text)?)
+}
+
+fn within_bounds(rate: Rate) -> Result<Rate, (String, String)> {
+    if u128::from(rate.tokens) * 1_000_000 > FASTEST * u128::from(rate.period_us) {
+        let help = "write a lower rate, or a longer period";
+        return Err(("`rate` is above 4294967295 per second".into(), help.into()));
+    }
+    Ok(rate)
 }
 
 /// `{tokens: 100, per: 30s}`.

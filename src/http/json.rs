@@ -152,6 +152,7 @@ async fn answer(
 pub(super) fn refuse(status: &Status) -> Response {
     let code = match status.code() {
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        tonic::Code::NotFound => StatusCode::NOT_FOUND,
         tonic::Code::Unavailable | tonic::Code::ResourceExhausted => {
             StatusCode::SERVICE_UNAVAILABLE
         }

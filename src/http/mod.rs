@@ -3,6 +3,7 @@
 mod caller;
 mod host;
 mod json;
+mod orders;
 mod pools;
 mod token;
 
@@ -11,7 +12,13 @@ pub use json::Json;
 pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{
-    decider::Decider, grpc::Service, intake::Intake, reload::Reloads, rules, store::Condition,
+    decider::{Decider, switch_in_words},
+    grpc::Service,
+    intake::Intake,
+    reload::Reloads,
+    rules,
+    store::Condition,
+    unit::count,
 };
 use axum::{
     Router,
@@ -92,6 +99,7 @@ pub fn admin(decider: Arc<Decider>, access: AdminAccess) -> Router {
     let mut router = Router::new()
         .route("/rlconfig", get(rules_in_force))
         .route("/pools", get(pools::show))
+        .merge(orders::router())
         .with_state(decider);
     // The last is asked first.
     if let Some(token) = access.token {
@@ -140,15 +148,25 @@ async fn ready(
 /// The rules, as a tree for people or, asked for `application/json`, as JSON.
 async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
     let rules_in_force = decider.rules();
-    let domains = rules_in_force.domains();
+    let (domains, orders) = (rules_in_force.domains(), rules_in_force.orders());
     if wants_json(&headers) {
         let rules = serde_json::json!({
             "domains": rules::describe::domains_json(domains),
             "rules": rules::describe::json(domains),
+            "switches": orders.switches,
+            "limits_set": orders.limits.len(),
         });
         axum::Json(rules).into_response()
     } else {
-        rules::describe::tree(domains).into_response()
+        let mut text = rules::describe::tree(domains);
+        for (path, switch) in &orders.switches {
+            let _ = writeln!(text, "at run time {path} was switched {}", switch_in_words(*switch));
+        }
+        if !orders.limits.is_empty() {
+            let set = count(orders.limits.len() as u64, "limit");
+            let _ = writeln!(text, "{set} set at run time: see /limits");
+        }
+        text.into_response()
     }
 }
 

@@ -1,5 +1,6 @@
-//! Rules: which limits apply to a request. Pure: no clock, no store.
+//! Rules: which limits apply to a request, as files and operators say. Pure: no clock, no store.
 
+mod address;
 pub mod describe;
 mod model;
 pub mod pattern;
@@ -7,6 +8,7 @@ mod resolve;
 mod tally;
 mod tree;
 
+pub use address::{Counter, NotMeant, Scope};
 pub use model::{
     Capacity, Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule, Shedding, Utilization,
 };

@@ -5,6 +5,7 @@ use crate::{
     key::Path,
     lease::Term,
     limiter::{self, Limit, fleet},
+    order::Switch,
     worker,
 };
 use serde_json::{Map, Value};
@@ -100,6 +101,8 @@ pub struct Rule {
     pub enabled: bool,
     /// Checked and charged, but never the reason of a refusal.
     pub shadow_mode: bool,
+    /// What an operator has said of the last two at run time; they are as he said.
+    pub switched: Switch,
     /// A request is refused when all of its quota limits are over, not when one is.
     pub quota_mode: bool,
     /// Whether the descriptor's values become labels of the metrics.

@@ -172,6 +172,11 @@ impl Rules {
                 Kind::Limit(_) if is_named(rule, replaced) => {}
                 Kind::Limit(limit) => {
                     let Some(limit) = classified(limit, rule, found, request) else { continue };
+                    let path = match &rule.pool {
+                        Some(pool) => pool_path(&request.domain, pool),
+                        None => rule.path(&path()),
+                    };
+                    let limit = placed.limit_of(&path, limit);
                     let told_by = match &rule.pool {
                         Some(pool) if limit.is_told() => {
                             Some(resolution.slot(workers_key(&pool_path(&request.domain, pool))))
@@ -185,10 +190,6 @@ impl Rules {
                         told_by,
                         shadow_mode: rule.shadow_mode,
                         quota_mode: rule.quota_mode || quota_mode,
-                    };
-                    let path = match &rule.pool {
-                        Some(pool) => pool_path(&request.domain, pool),
-                        None => rule.path(&path()),
                     };
                     resolution.add(&path, limit, Some(placed), check);
                 }

@@ -5,7 +5,13 @@ use super::{
     pattern::Pattern,
     tally::{Tally, Traffic},
 };
-use crate::{key::Path, lease::Term, request::Entry};
+use crate::{
+    key::Path,
+    lease::Term,
+    limiter::Limit,
+    order::{self, Orders, SetLimit},
+    request::Entry,
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// What a lease is called where its domain says nothing else.
@@ -17,7 +23,12 @@ type Branches = HashMap<Box<[u8]>, Branch>;
 /// The rules of all domains.
 #[derive(Debug, Default)]
 pub struct Rules {
-    domains: Vec<Domain>,
+    /// As the files say.
+    written: Arc<Vec<Domain>>,
+    /// What operators have said beside them.
+    orders: Arc<Orders>,
+    /// As both say together.
+    domains: Arc<Vec<Domain>>,
     roots: HashMap<Box<[u8]>, Root>,
     /// All rules, in the order of the files.
     placed: Vec<Arc<PlacedRule>>,
@@ -60,6 +71,10 @@ pub(super) struct Node {
 pub struct PlacedRule {
     /// Its path, by which it is addressed.
     pub path: Box<str>,
+    /// The domain that it stands in.
+    pub domain: Box<str>,
+    /// The descriptors that lead to it.
+    pub(super) steps: Box<[Step]>,
     /// The keys that lead to it, such as `plan, user`: what may be told to a caller, who is not to read
     /// the rules.
     pub keys: Box<str>,
@@ -67,36 +82,98 @@ pub struct PlacedRule {
     pub rule: Rule,
     /// What it did.
     pub tally: Arc<Tally>,
+    /// The limits that are set at run time for some of its counters, by their paths.
+    set: HashMap<Box<str>, Limit>,
+}
+
+/// A descriptor on the way to a rule.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    /// The entry's key.
+    pub(super) key: Box<str>,
+    /// The entry's value or wildcard; `None` for any value.
+    pub(super) value: Option<Box<str>>,
+    /// Whether all values that match the wildcard share one counter.
+    pub(super) is_shared: bool,
+}
+
+impl PlacedRule {
+    /// The limit of the counter on this path: the one that is set for it at run time, else the rule's.
+    pub fn limit_of(&self, path: &Path, limit: Limit) -> Limit {
+        // Most rules have none, and look for none.
+        if self.set.is_empty() {
+            return limit;
+        }
+        self.set.get(path.as_str()).copied().unwrap_or(limit)
+    }
+
+    /// How many limits are set at run time for its counters.
+    pub fn limits_set(&self) -> usize {
+        self.set.len()
+    }
 }
 
 impl Rules {
     /// Arranges valid rules.
     pub fn new(domains: Vec<Domain>) -> Self {
-        Self::after(&Self::default(), domains)
+        Self::default().with_domains(domains)
     }
 
-    /// The same for rules that take the place of others, and go on counting where those leave off.
-    pub fn after(before: &Self, domains: Vec<Domain>) -> Self {
-        let tallies = before.placed.iter().map(|placed| (&*placed.path, &placed.tally)).collect();
-        let mut planting = Planting { tallies, placed: Vec::new() };
+    /// What takes the place of these rules when the files say something else. Orders hold on, and so do counts,
+    /// wherever there is a rule in the same place.
+    #[must_use]
+    pub fn with_domains(&self, domains: Vec<Domain>) -> Self {
+        self.followed_by(Arc::new(domains), Arc::clone(&self.orders))
+    }
+
+    /// The same for when operators say something else.
+    #[must_use]
+    pub fn with_orders(&self, orders: Orders) -> Self {
+        self.followed_by(Arc::clone(&self.written), Arc::new(orders))
+    }
+
+    fn followed_by(&self, written: Arc<Vec<Domain>>, orders: Arc<Orders>) -> Self {
+        let domains = match orders.switches.is_empty() {
+            true => Arc::clone(&written),
+            false => Arc::new(switched(&written, &orders)),
+        };
+        let mut set: HashMap<&str, Vec<(&str, &SetLimit)>> = HashMap::new();
+        for (path, limit) in &orders.limits {
+            set.entry(&limit.rule).or_default().push((path, limit));
+        }
+        let tallies = self.placed.iter().map(|placed| (&*placed.path, &placed.tally)).collect();
+        let mut planting = Planting { tallies, set, placed: Vec::new() };
         let plant = |domain: &Domain| {
             let name = domain.name.as_bytes();
-            let above = Above { path: Path::of_domain(name), keys: String::new(), shares: false };
+            let above = Above {
+                domain: &domain.name,
+                path: Path::of_domain(name),
+                steps: Vec::new(),
+                keys: String::new(),
+                shares: false,
+            };
+            let traffic = self.roots.get(name).map(|root| Arc::clone(&root.traffic));
             let root = Root {
                 lease_key: domain.lease_key.as_str().into(),
                 on_store_failure: domain.on_store_failure,
-                traffic: before
-                    .roots
-                    .get(name)
-                    .map(|root| Arc::clone(&root.traffic))
-                    .unwrap_or_default(),
+                traffic: traffic.unwrap_or_default(),
                 branches: planting.branches(&domain.descriptors, &above),
             };
             (name.into(), root)
         };
         let roots = domains.iter().map(plant).collect();
-        let unknown = Arc::clone(&before.unknown);
-        Self { roots, placed: planting.placed, domains, unknown }
+        let (placed, unknown) = (planting.placed, Arc::clone(&self.unknown));
+        Self { written, orders, domains, roots, placed, unknown }
+    }
+
+    /// The rules as their files say them.
+    pub fn written(&self) -> &[Domain] {
+        &self.written
+    }
+
+    /// What operators have said beside the files.
+    pub fn orders(&self) -> &Orders {
+        &self.orders
     }
 
     /// All rules with where they stand, in the order of the files.
@@ -114,7 +191,7 @@ impl Rules {
         &self.unknown
     }
 
-    /// The rules as their files say them.
+    /// The rules in force, as their files and operators say them.
     pub fn domains(&self) -> &[Domain] {
         &self.domains
     }
@@ -236,18 +313,55 @@ fn terms(descriptor: &Descriptor) -> Vec<Term> {
     here.chain(descriptor.descriptors.iter().flat_map(terms)).collect()
 }
 
+/// The rules as their files and these orders say.
+fn switched(written: &[Domain], orders: &Orders) -> Vec<Domain> {
+    let mut domains = written.to_vec();
+    for domain in &mut domains {
+        let path = Path::of_domain(domain.name.as_bytes());
+        domain.descriptors.iter_mut().for_each(|it| switch(it, &path, path.as_str(), orders));
+    }
+    domains
+}
+
+fn switch(descriptor: &mut Descriptor, above: &Path, domain: &str, orders: &Orders) {
+    let here = descriptor.path(above);
+    for rule in &mut descriptor.limits {
+        let path = rule.path(&here);
+        let is_limit = matches!(rule.kind, Kind::Limit(_));
+        let written = (rule.enabled, rule.shadow_mode);
+        let places = (domain, path.as_str());
+        (rule.enabled, rule.shadow_mode) = order::in_force(orders, places, is_limit, written);
+        let unless = |is: bool, was: bool| (is != was).then_some(is);
+        rule.switched = order::Switch {
+            enabled: unless(rule.enabled, written.0),
+            shadow_mode: unless(rule.shadow_mode, written.1),
+        };
+    }
+    descriptor.descriptors.iter_mut().for_each(|it| switch(it, &here, domain, orders));
+}
+
 /// What a descriptor inherits.
-struct Above {
+struct Above<'d> {
+    domain: &'d str,
     path: Path,
+    steps: Vec<Step>,
     keys: String,
     shares: bool,
 }
 
-impl Above {
+impl<'d> Above<'d> {
     fn below(&self, descriptor: &Descriptor) -> Self {
         let comma = if self.keys.is_empty() { "" } else { ", " };
+        let mut steps = self.steps.clone();
+        steps.push(Step {
+            key: descriptor.key.as_str().into(),
+            value: descriptor.value.as_deref().map(Box::from),
+            is_shared: descriptor.share_threshold,
+        });
         Self {
+            domain: self.domain,
             path: descriptor.path(&self.path),
+            steps,
             keys: format!("{}{comma}{}", self.keys, descriptor.key),
             shares: self.shares || descriptor.share_threshold,
         }
@@ -258,11 +372,13 @@ impl Above {
 struct Planting<'b> {
     /// What those that stood in the same places before have counted.
     tallies: HashMap<&'b str, &'b Arc<Tally>>,
+    /// The limits that are set at run time, by the paths of their rules, each with that of its counter.
+    set: HashMap<&'b str, Vec<(&'b str, &'b SetLimit)>>,
     placed: Vec<Arc<PlacedRule>>,
 }
 
 impl Planting<'_> {
-    fn branches(&mut self, descriptors: &[Descriptor], above: &Above) -> Branches {
+    fn branches(&mut self, descriptors: &[Descriptor], above: &Above<'_>) -> Branches {
         let mut level = Branches::new();
         for descriptor in descriptors {
             let here = above.below(descriptor);
@@ -279,11 +395,23 @@ impl Planting<'_> {
         level
     }
 
-    fn place(&mut self, rule: &Rule, here: &Above) -> Arc<PlacedRule> {
+    fn place(&mut self, rule: &Rule, here: &Above<'_>) -> Arc<PlacedRule> {
         let path: Box<str> = rule.path(&here.path).as_str().into();
         let tally = self.tallies.get(&*path).map(|tally| Arc::clone(tally)).unwrap_or_default();
-        let keys = here.keys.as_str().into();
-        let placed = Arc::new(PlacedRule { path, keys, rule: rule.clone(), tally });
+        let set = self.set.get(&*path).into_iter().flatten();
+        let set = set.filter_map(|(counter, set)| {
+            let Kind::Limit(limit) = rule.kind else { return None };
+            Some(((*counter).into(), set.amount.applied_to(limit)?))
+        });
+        let placed = Arc::new(PlacedRule {
+            domain: here.domain.into(),
+            steps: here.steps.as_slice().into(),
+            keys: here.keys.as_str().into(),
+            rule: rule.clone(),
+            set: set.collect(),
+            path,
+            tally,
+        });
         self.placed.push(Arc::clone(&placed));
         placed
     }

@@ -25,7 +25,10 @@ use crate::{
     release::release,
     renew::renew,
     report::report,
-    store::Queues,
+    store::{
+        Queues,
+        orders::{Orders, Telling, Told},
+    },
     verdict::{self, Kept, Question, Verdict, Write},
     worker::{Report, Reported},
 };
@@ -63,6 +66,7 @@ pub struct Memory {
     hasher: RandomState,
     forgotten_live: AtomicU64,
     queues: Queues,
+    orders: Mutex<Orders>,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +97,7 @@ impl Memory {
             hasher: RandomState::new(),
             forgotten_live: AtomicU64::new(0),
             queues: Queues::default(),
+            orders: Mutex::default(),
         }
     }
 
@@ -123,6 +128,23 @@ impl Memory {
     /// Takes in what a worker says. The keys are those of its pool's workers and its own.
     pub fn report(&self, now: Timestamp, keys: &[Key; 2], what: &Report) -> Reported {
         self.at_once(now, keys, |stored| report(stored, what, now))
+    }
+
+    /// Forgets states, and tells those who wait for them.
+    pub fn forget(&self, keys: &[Key]) {
+        for key in keys {
+            let hash = self.hasher.hash_one(key);
+            if let Some(shard) = self.shards.get(self.place(hash)) {
+                lock(shard).remove(hash, key, &self.hasher);
+            }
+            self.queues.announce(key);
+        }
+    }
+
+    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
+    pub fn tell_orders(&self, now: Timestamp, known: u64, telling: Telling<'_>) -> Told {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.tell(now, known, telling)
     }
 
     /// What stands under these keys, each read by itself.

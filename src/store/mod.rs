@@ -2,6 +2,7 @@
 //! states, and of limiters only that they have a verdict.
 
 mod memory;
+pub mod orders;
 mod queue;
 pub mod redis;
 
@@ -249,6 +250,43 @@ impl Store {
             Self::Memory(memory) => Ok((now, memory.look(keys))),
             Self::Redis(redis) => redis.look(keys).await,
         }
+    }
+
+    /// Forgets states, and tells those who wait for them.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not say that it has.
+    pub async fn forget(&self, keys: &[Key]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.forget(keys);
+                Ok(())
+            }
+            Self::Redis(redis) => redis.forget(keys).await,
+        }
+    }
+
+    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not say what stands there now. It may have taken in what it was told.
+    pub async fn tell_orders(
+        &self,
+        now: Timestamp,
+        known: u64,
+        telling: orders::Telling<'_>,
+    ) -> Result<orders::Told, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.tell_orders(now, known, telling)),
+            Self::Redis(redis) => redis.tell_orders(known, telling).await,
+        }
+    }
+
+    /// Whether what is kept there is shared with other processes, and outlives this one.
+    pub const fn is_shared(&self) -> bool {
+        matches!(self, Self::Redis(_))
     }
 
     /// Who waits for slots.

@@ -26,6 +26,7 @@ mod hostile;
 mod http;
 mod lease;
 mod lease_outage;
+mod orders;
 mod outage;
 mod packaging;
 mod pools;

@@ -85,6 +85,7 @@ fn describe(domain: &Domain, descriptor: &Descriptor, rule: &Rule, here: &Above<
         "replaces": rule.replaces,
         "enabled": rule.enabled,
         "shadow_mode": rule.shadow_mode,
+        "at_run_time": rule.switched,
         "quota_mode": rule.quota_mode,
         "share_threshold": descriptor.share_threshold,
         "value_to_metric": descriptor.value_to_metric,

@@ -144,9 +144,14 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
     if let (Some(name), None) = (&rule.name, &rule.label) {
         let _ = write!(what, " as {}", printable(name));
     }
+    let switched = rule.switched;
     let marks = [
-        (!rule.enabled, "off"),
-        (rule.shadow_mode, "shadow"),
+        (!rule.enabled && switched.enabled.is_none(), "off"),
+        (switched.enabled == Some(false), "off at run time"),
+        (switched.enabled == Some(true), "on at run time"),
+        (rule.shadow_mode && switched.shadow_mode.is_none(), "shadow"),
+        (switched.shadow_mode == Some(true), "shadow at run time"),
+        (switched.shadow_mode == Some(false), "enforced at run time"),
         (rule.quota_mode, "quota"),
         (shared, "shared"),
         (is_limit(rule, Limit::overdraw), "overdraw"),

@@ -25,10 +25,13 @@ pub use listener::Listening;
 
 use crate::{
     clock::{Deadline, Timestamp},
-    key::Key,
+    key::{Key, Path},
     lease::{LeaseId, Leased, Release, Released, Renewed, Term},
     limiter::State,
-    store::{self, Queues, StoreError},
+    store::{
+        self, Queues, StoreError,
+        orders::{Telling, Told},
+    },
     verdict::{Answer, Question, Verdict},
     worker::{Report, Reported},
 };
@@ -36,7 +39,7 @@ use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
 use connection::{Connection, LONGEST_CONNECT, Manager};
 use listener::Listener;
-use redis::Value;
+use redis::{Pipeline, Value};
 use script::{Call, Script};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::{
@@ -58,6 +61,12 @@ const LONGEST_TRY: Duration = Duration::from_millis(500);
 
 /// How soon it is tried again whether a Redis answers that is not asked any more.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
+
+/// How long it may take to hear of all orders: up to [`store::orders::MOST_ORDERS`], and nobody's request waits.
+const LONGEST_TOLD: Duration = Duration::from_millis(500);
+
+/// What the key of the orders has in the place of a limiter.
+const ORDERS: &str = "orders";
 
 /// How long a connection takes that is there.
 const AT_ONCE: Duration = Duration::from_millis(10);
@@ -187,27 +196,59 @@ impl Redis {
         self.way.ask(&Call::report(keys, report), script::read_reported, Deadline::default()).await
     }
 
+    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Redis::decide`], but it waits for longer.
+    pub async fn tell_orders(&self, known: u64, telling: Telling<'_>) -> Result<Told, StoreError> {
+        // No domain has no name, so it is nobody's.
+        let key = Key::new(ORDERS, &Path::of_domain(b""));
+        let call = Call::orders(&key, known, telling);
+        let read = |reply: &Value| script::read_told(reply, known);
+        self.way.ask_patiently(&call, read, LONGEST_TOLD).await
+    }
+
     /// What stands under these keys, and the time by Redis's clock.
     ///
     /// # Errors
     ///
     /// Where Redis cannot be asked.
     pub async fn look(&self, keys: &[Key]) -> Result<(Timestamp, Vec<Option<State>>), StoreError> {
-        let looking = async {
-            let mut connection = self.way.connection().await.ok_or(StoreError::Unreachable)?;
-            let mut pipe = redis::pipe();
-            pipe.cmd("TIME");
-            for key in keys {
-                pipe.cmd("GET").arg(key.as_str());
-            }
-            let replies: Result<Vec<Value>, _> = pipe.query_async(&mut connection.redis).await;
-            replies.map_err(|error| way::failure(&connection, &error))
-        };
-        let replies = time::timeout(self.way.timeout(), looking).await;
-        let replies = replies.unwrap_or(Err(StoreError::Late))?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("TIME");
+        for key in keys {
+            pipe.cmd("GET").arg(key.as_str());
+        }
+        let replies = self.all_of(&pipe).await?;
         let (now, states) = stored::read_all(keys, &replies)
             .ok_or_else(|| StoreError::Refused("the reply is not what was asked for".to_owned()))?;
         Ok((now, states))
+    }
+
+    /// Forgets states, and tells those who wait for them.
+    ///
+    /// # Errors
+    ///
+    /// Where Redis did not say that it has.
+    pub async fn forget(&self, keys: &[Key]) -> Result<(), StoreError> {
+        let mut pipe = redis::pipe();
+        for key in keys {
+            pipe.cmd("UNLINK").arg(key.as_str());
+            pipe.cmd("PUBLISH").arg(key.as_str()).arg("");
+        }
+        self.all_of(&pipe).await.map(drop)
+    }
+
+    /// The replies to several commands, none of which decides anything.
+    async fn all_of(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        let asking = async {
+            let mut connection = self.way.connection().await.ok_or(StoreError::Unreachable)?;
+            let replies: Result<Vec<Value>, _> = pipe.query_async(&mut connection.redis).await;
+            replies.map_err(|error| way::failure(&connection, &error))
+        };
+        let replies = time::timeout(self.way.timeout(), asking).await;
+        replies.unwrap_or(Err(StoreError::Late))
     }
 
     /// Who waits for slots.

@@ -1,9 +1,11 @@
 //! The scripts that decide in Redis, and the way to call them: questions in, answers out.
 
 use crate::{
+    clock::Timestamp,
     key::Key,
     lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
+    store::orders::{Change, Changed, Fields, Telling, Told},
     verdict::{Answer, Outcome, Question},
     worker::{self, Report, Reported},
 };
@@ -25,6 +27,7 @@ const RELEASE: &str = include_str!("../../../lua/release.lua");
 const RENEW: &str = include_str!("../../../lua/renew.lua");
 const REPORT: &str = include_str!("../../../lua/report.lua");
 const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
+const ORDERS: &str = include_str!("../../../lua/orders.lua");
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
@@ -42,12 +45,14 @@ pub enum Script {
     Report,
     /// Says that a process is there, and hears how many are.
     Heartbeat,
+    /// Tells what operators have said, and hears it.
+    Orders,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 5] =
-        [Self::Request, Self::Release, Self::Renew, Self::Report, Self::Heartbeat];
+    pub const ALL: [Self; 6] =
+        [Self::Request, Self::Release, Self::Renew, Self::Report, Self::Heartbeat, Self::Orders];
 
     /// Where it stands in the list.
     pub const fn place(self) -> usize {
@@ -57,6 +62,7 @@ impl Script {
             Self::Renew => 2,
             Self::Report => 3,
             Self::Heartbeat => 4,
+            Self::Orders => 5,
         }
     }
 
@@ -71,6 +77,7 @@ impl Script {
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
             Self::Report => [clock, KEY, TERM, WORKERS, WORKER, REPORT].join("\n"),
             Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
+            Self::Orders => [clock, KEY, ORDERS].join("\n"),
         }
     }
 }
@@ -140,6 +147,31 @@ impl<'a> Call<'a> {
         let numbers = [beat.id, beat.epoch, beat.ttl_us].map(|number| number as f64);
         let arguments = vec![numbers.into_iter().flat_map(f64::to_le_bytes).collect()];
         Self { script: Script::Heartbeat, keys: vec![key], arguments }
+    }
+
+    /// To tell of orders. `key` is where they are, `known` the version that was heard of, 0 for none.
+    pub fn orders(key: &'a Key, known: u64, telling: Telling<'_>) -> Self {
+        let mut arguments = vec![known.to_string()];
+        match telling {
+            Telling::Changes(changes) => {
+                arguments.push("changes".to_owned());
+                let stands = |text: &Option<String>| match text {
+                    Some(text) => format!("={text}"),
+                    None => String::new(),
+                };
+                for Change { field, was, is } in changes {
+                    let was = was.as_ref().map_or_else(|| "*".to_owned(), stands);
+                    arguments.extend([field.clone(), was, stands(is)]);
+                }
+            }
+            Telling::All(fields) => {
+                arguments.push("all".to_owned());
+                let fields = fields.iter().flat_map(|(field, text)| [field.clone(), text.clone()]);
+                arguments.extend(fields);
+            }
+        }
+        let arguments = arguments.into_iter().map(String::into_bytes).collect();
+        Self { script: Script::Orders, keys: vec![key], arguments }
     }
 
     /// The command for a Redis that knows the script by this name.
@@ -312,6 +344,47 @@ pub fn read_heard(reply: &Value) -> Option<Reply<Heard>> {
             deadline: deadline.try_into().ok()?,
         })
     })
+}
+
+/// Reads the reply to what was told of orders.
+pub fn read_told(reply: &Value, known: u64) -> Option<Reply<Told>> {
+    let Value::Array(parts) = reply else { return None };
+    match parts.as_slice() {
+        [Value::Int(1)] => Some(Reply::Deleted(0)),
+        [Value::Int(0), Value::Int(version), Value::Int(now), Value::Array(changed), fields] => {
+            let version = u64::try_from(*version).ok()?;
+            let changed = changed.iter().map(|changed| match changed {
+                Value::Int(1) => Some(Changed::Done),
+                Value::Int(2) => Some(Changed::Differs),
+                Value::Int(3) => Some(Changed::Full),
+                _ => None,
+            });
+            let mut fields = read_fields(fields)?;
+            // It is one of them.
+            fields.remove("version");
+            Some(Reply::Done(Told {
+                version,
+                now: Timestamp::from_micros(u64::try_from(*now).ok()?),
+                changed: changed.collect::<Option<_>>()?,
+                fields: (version != known).then_some(fields),
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// Names and texts in turn. What is no text was not written here, and does not count.
+fn read_fields(reply: &Value) -> Option<Fields> {
+    let Value::Array(parts) = reply else { return None };
+    let text = |part: &Value| match part {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let pairs = parts.chunks_exact(2).filter_map(|pair| match pair {
+        [field, is] => text(field).zip(text(is)),
+        _ => None,
+    });
+    Some(pairs.collect())
 }
 
 fn read<T>(reply: &Value, done: impl FnOnce(&[i64]) -> Option<T>) -> Option<Reply<T>> {

@@ -106,7 +106,18 @@ impl Way {
         read: impl FnOnce(&Value) -> Option<Reply<T>>,
         deadline: Deadline,
     ) -> Result<T, StoreError> {
-        done(self.reply(call, None, deadline).await?, read)
+        done(self.reply(call, None, (deadline, self.timeout)).await?, read)
+    }
+
+    /// The same for what may take longer than a request may wait.
+    pub(super) async fn ask_patiently<T>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        read: impl FnOnce(&Value) -> Option<Reply<T>>,
+        longest: Duration,
+    ) -> Result<T, StoreError> {
+        let longest = longest.max(self.timeout);
+        done(self.reply(call, None, (Deadline::default(), longest)).await?, read)
     }
 
     /// Decides a request.
@@ -115,19 +126,20 @@ impl Way {
         question: &Question,
         deadline: Deadline,
     ) -> Result<Answer, StoreError> {
-        let reply = self.reply(&Call::request(question), Some(question), deadline).await;
+        let within = (deadline, self.timeout);
+        let reply = self.reply(&Call::request(question), Some(question), within).await;
         let read = |reply: &Value| script::read_answer(reply, question);
         let answer = reply.and_then(|reply| done(reply, read));
         answer.inspect_err(|error| self.condition.count(error))
     }
 
-    /// The reply to a call, before the deadline. What it charges where that is missed is given back to the
-    /// rates of `question`.
+    /// The reply to a call, before the deadline, and within so long, after which it is Redis's fault that nothing
+    /// came. What it charges where that is missed is given back to the rates of `question`.
     async fn reply(
         self: &Arc<Self>,
         call: &Call<'_>,
         question: Option<&Question>,
-        deadline: Deadline,
+        (deadline, longest): (Deadline, Duration),
     ) -> Result<Value, StoreError> {
         // Whoever waited now would wait in vain.
         if self.is_down() {
@@ -138,7 +150,7 @@ impl Way {
         }
         let _place = self.waiting.take().ok_or(StoreError::Busy)?;
         let began = self.clock.now();
-        let patience = Deadline::after(self.timeout);
+        let patience = Deadline::after(longest);
         let deadline = deadline.or(patience);
         let Some(connection) = deadline.bound(self.connection()).await.flatten() else {
             if deadline == patience {

@@ -1,0 +1,500 @@
+//! What operators say at run time: told to the store, heard of by all replicas, obeyed by the rules in force.
+//!
+//! Each process asks the store four times a second what stands there, so that all obey within a second. Where
+//! the store cannot be told, an order is obeyed here all the same, and told as soon as that is possible, unless
+//! something else has been said of the same by then. A store that has lost its orders is told again by whoever
+//! has heard them: a switch that was put in an emergency is not to come undone by another one.
+
+use super::Decider;
+use crate::{
+    limiter::Limit,
+    order::{Amount, Order, Orders, Position, SetLimit, Switch},
+    rules::{Counter, Kind, NotMeant, PlacedRule, Rules, Scope, describe::printable},
+    store::{
+        StoreError,
+        orders::{Change, Changed, Fields, MOST_ORDERS, Telling},
+    },
+    unit::count,
+};
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync, task,
+    time::{self, MissedTickBehavior},
+};
+
+/// How often the store is asked. With what it takes to hear and to obey, well within a second.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often it is tried to tell the store at once, before an order is left to be told later, and how soon again.
+const TRIES: usize = 3;
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// The longest path of a counter for which a limit is set, in bytes.
+const LONGEST_PATH: usize = 2048;
+
+/// How many changes are told in the log by a line of their own.
+const MOST_TOLD: usize = 10;
+
+/// How far an order reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// It is kept in the store: all replicas obey within a second, and those that come later from the beginning.
+    Replicas,
+    /// It is kept by this process, which is its own store.
+    Process,
+    /// It is obeyed by this process; the store could not be told, and will be. The reason is for people.
+    Untold(String),
+}
+
+/// Why an order is not obeyed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOrdered {
+    /// It is not known what is meant.
+    #[error(transparent)]
+    NotMeant(#[from] NotMeant),
+    /// The limit has no such amount.
+    #[error("{rule} is a {limiter} limit: {fix}")]
+    Unfit {
+        /// The path of the rule.
+        rule: String,
+        /// Its limiter.
+        limiter: &'static str,
+        /// What to say instead.
+        fix: &'static str,
+    },
+    /// The values are too long.
+    #[error("the values are too long: together with the rule's path at most {LONGEST_PATH} bytes")]
+    TooLong,
+    /// There are too many orders.
+    #[error("there are {MOST_ORDERS} orders already: take some back, see `tollgate limit list`")]
+    TooMany,
+    /// The store cannot be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A switch that was put.
+#[derive(Debug, Clone)]
+pub struct Switched {
+    /// What it is about.
+    pub scope: Scope,
+    /// What is said of it now.
+    pub switch: Switch,
+    /// How far it reaches.
+    pub reach: Reach,
+}
+
+/// A limit that holds at run time for one counter.
+#[derive(Debug, Clone)]
+pub struct LimitSet {
+    /// The path of the counter.
+    pub path: String,
+    /// What is set.
+    pub set: SetLimit,
+    /// The limit that this amounts to; `None` where there is no rule that it could be for.
+    pub limit: Option<Limit>,
+    /// How long it holds, in microseconds; `None` for until it is taken back.
+    pub left_us: Option<u64>,
+}
+
+/// How often something was said to this process. Each only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OrderCounts {
+    /// Switches.
+    pub switches: u64,
+    /// Limits.
+    pub limits: u64,
+    /// Counters that were reset.
+    pub resets: u64,
+}
+
+/// What has been heard and said of orders.
+#[derive(Debug, Default)]
+pub(super) struct OrderBook {
+    book: Mutex<Book>,
+    /// Whoever talks to the store, so that it is told and heard in one order.
+    talking: sync::Mutex<()>,
+    /// Rules that were replaced by orders, until nobody uses them.
+    replaced: Mutex<Vec<Arc<Rules>>>,
+    switches: AtomicU64,
+    limits: AtomicU64,
+    pub(super) resets: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// What stands in the store, as far as it has been heard, and its version.
+    stands: Fields,
+    version: u64,
+    /// What it has not been told.
+    untold: Vec<Change>,
+    /// By how much the store's clock is ahead of this process's, in microseconds.
+    ahead_us: i64,
+    /// What is in force.
+    orders: Orders,
+    /// Why the store could not be told last.
+    trouble: Option<StoreError>,
+}
+
+impl Book {
+    /// The store's time at an instant of this process's clock, in microseconds.
+    fn store_time(&self, now_us: u64) -> u64 {
+        now_us.saturating_add_signed(self.ahead_us)
+    }
+
+    /// What stands in the store, or is still to be told to it.
+    fn said(&self) -> Fields {
+        let mut fields = self.stands.clone();
+        for Change { field, is, .. } in &self.untold {
+            match is {
+                Some(text) => fields.insert(field.clone(), text.clone()),
+                None => fields.remove(field),
+            };
+        }
+        fields
+    }
+
+    /// What is to be in force now.
+    fn orders(&self, now_us: u64) -> Orders {
+        let said = self.said();
+        Orders::read(said.iter().map(|(field, text)| (&**field, &**text)), self.store_time(now_us))
+    }
+
+    /// Takes note of an order. What it takes to stand in the store is what is known of that.
+    fn add(&mut self, Order { field, text }: &Order) {
+        self.untold.retain(|change| change.field != *field);
+        let was = self.stands.get(field).cloned();
+        if was != *text {
+            self.untold.push(Change { field: field.clone(), was: Some(was), is: text.clone() });
+        }
+    }
+}
+
+impl OrderBook {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Decider {
+    /// Puts a switch: what is meant by a word into a position.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing is meant by it, or there are too many orders.
+    pub async fn switch(
+        self: &Arc<Self>,
+        word: &str,
+        position: Position,
+    ) -> Result<Switched, NotOrdered> {
+        let rules = self.rules();
+        let scope = rules.meant_by(word)?;
+        let before = rules.orders().switches.get(&scope.path).copied().unwrap_or_default();
+        let written = scope.rule.as_ref().map(|placed| {
+            let (rule, switched) = (&placed.rule, placed.rule.switched);
+            let unless_switched = |is: bool, switched: Option<bool>| is != switched.is_some();
+            (
+                unless_switched(rule.enabled, switched.enabled),
+                unless_switched(rule.shadow_mode, switched.shadow_mode),
+            )
+        });
+        let switch = before.put(position, written);
+        let reach = self.obey(&[Order::switch(&scope.path, switch)]).await?;
+        self.orders.switches.fetch_add(1, Ordering::Relaxed);
+        Ok(Switched { scope, switch, reach })
+    }
+
+    /// Sets the limit of one counter, for so many microseconds or until it is taken back; with no amount,
+    /// takes it back.
+    ///
+    /// # Errors
+    ///
+    /// Where it is not known which counter is meant, or it cannot have that amount, or there are too many
+    /// orders.
+    pub async fn set_limit(
+        self: &Arc<Self>,
+        word: &str,
+        values: &[String],
+        amount: Option<(Amount, Option<u64>)>,
+    ) -> Result<(Counter, Reach), NotOrdered> {
+        let rules = self.rules();
+        let placed = rules.rule_meant_by(word)?;
+        let mut counter = rules.counter_of(&placed, values)?;
+        if counter.path.len() > LONGEST_PATH {
+            return Err(NotOrdered::TooLong);
+        }
+        let set = match amount {
+            None => None,
+            Some((amount, for_us)) => {
+                let limit = amount.applied_to(counter.of_rule);
+                let limit = limit.filter(|_| placed.rule.pool.is_none());
+                counter.limit = limit.ok_or_else(|| unfit(&placed, counter.of_rule))?;
+                let now_us = self.clock.now().as_micros();
+                let until_us = for_us.map(|for_us| self.orders.book().store_time(now_us) + for_us);
+                Some(SetLimit { rule: placed.path.to_string(), amount, until_us })
+            }
+        };
+        if set.is_none() {
+            counter.limit = counter.of_rule;
+        }
+        let reach = self.obey(&[Order::limit(&counter.path, set.as_ref())]).await?;
+        self.orders.limits.fetch_add(1, Ordering::Relaxed);
+        Ok((counter, reach))
+    }
+
+    /// Takes back the limits that were set for the counters on these paths, whether or not there are rules for
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// Never; but others that give orders may.
+    pub async fn clear_limits(self: &Arc<Self>, paths: &[String]) -> Result<Reach, NotOrdered> {
+        let orders: Vec<Order> = paths.iter().map(|path| Order::limit(path, None)).collect();
+        let reach = self.obey(&orders).await?;
+        self.orders.limits.fetch_add(orders.len() as u64, Ordering::Relaxed);
+        Ok(reach)
+    }
+
+    /// The limits that are set at run time, in the order of their paths.
+    pub fn limits_set(&self) -> Vec<LimitSet> {
+        let rules = self.rules();
+        let now_us = self.orders.book().store_time(self.clock.now().as_micros());
+        let limits = rules.orders().limits.iter().map(|(path, set)| {
+            let placed = rules.placed().iter().find(|placed| *placed.path == *set.rule);
+            let limit = placed.and_then(|placed| match placed.rule.kind {
+                Kind::Limit(limit) => set.amount.applied_to(limit),
+                Kind::Unlimited | Kind::Report(_) => None,
+            });
+            LimitSet {
+                path: path.clone(),
+                set: set.clone(),
+                limit,
+                left_us: set.until_us.map(|until_us| until_us.saturating_sub(now_us)),
+            }
+        });
+        limits.collect()
+    }
+
+    /// How often something was said to this process.
+    pub fn order_counts(&self) -> OrderCounts {
+        let OrderBook { switches, limits, resets, .. } = &self.orders;
+        OrderCounts {
+            switches: switches.load(Ordering::Relaxed),
+            limits: limits.load(Ordering::Relaxed),
+            resets: resets.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Why orders of this process have not been told to the store; `None` where all have been.
+    pub fn untold_orders(&self) -> Option<String> {
+        let book = self.orders.book();
+        let trouble = book.trouble.as_ref().filter(|_| !book.untold.is_empty());
+        trouble.map(ToString::to_string)
+    }
+
+    /// Hears what operators have said, again and again, for as long as it is polled.
+    pub async fn follow_orders(self: &Arc<Self>) {
+        let mut ticks = time::interval(ASK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Where it cannot be asked, what was heard holds on.
+            let _ = self.hear_orders().await;
+            self.orders.free().await;
+        }
+    }
+
+    /// Tells the store what it has not been told, and hears what stands there, once.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not answer.
+    pub async fn hear_orders(self: &Arc<Self>) -> Result<(), StoreError> {
+        let talking = self.orders.talking.lock().await;
+        let heard = self.talk().await;
+        self.orders.book().trouble = heard.as_ref().err().cloned();
+        drop(talking);
+        self.put_orders_in_force().await;
+        heard.map(drop)
+    }
+
+    /// Has orders obeyed: everywhere, if the store can be told, else here.
+    async fn obey(self: &Arc<Self>, orders: &[Order]) -> Result<Reach, NotOrdered> {
+        let mut trouble = None;
+        {
+            let _talking = self.orders.talking.lock().await;
+            for attempt in 1..=TRIES {
+                {
+                    let mut book = self.orders.book();
+                    orders.iter().for_each(|order| book.add(order));
+                }
+                match self.talk().await {
+                    Ok(became) => {
+                        trouble = None;
+                        let these = |(field, _): &&(String, Changed)| {
+                            orders.iter().any(|order| order.field == *field)
+                        };
+                        let mut became = became.iter().filter(these).map(|(_, became)| *became);
+                        if became.clone().any(|it| it == Changed::Full) {
+                            return Err(NotOrdered::TooMany);
+                        }
+                        // Where somebody else was faster, whoever speaks last is obeyed.
+                        if became.all(|it| it == Changed::Done) {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        trouble = Some(error);
+                        if attempt < TRIES {
+                            time::sleep(TRY_AGAIN).await;
+                        }
+                    }
+                }
+            }
+            self.orders.book().trouble.clone_from(&trouble);
+        }
+        self.put_orders_in_force().await;
+        Ok(match trouble {
+            Some(error) => {
+                let down = self.store.condition().down.map(|why| printable(&why));
+                Reach::Untold(down.unwrap_or_else(|| error.to_string()))
+            }
+            None if self.store.is_shared() => Reach::Replicas,
+            None => Reach::Process,
+        })
+    }
+
+    /// Tells the store what it has not been told, and hears what stands there. What became of what it was told.
+    async fn talk(&self) -> Result<Vec<(String, Changed)>, StoreError> {
+        let now = self.clock.now();
+        let (known, untold, stands) = {
+            let book = self.orders.book();
+            (book.version, book.untold.clone(), book.stands.clone())
+        };
+        let mut told = self.store.tell_orders(now, known, Telling::Changes(&untold)).await?;
+        if told.version < known {
+            self.store.tell_orders(now, known, Telling::All(&stands)).await?;
+            tracing::warn!(
+                "the store has lost what operators had said at run time, and was told again"
+            );
+            told = self.store.tell_orders(now, known, Telling::Changes(&untold)).await?;
+        }
+        let became = untold.iter().map(|change| change.field.clone()).zip(told.changed);
+        let became: Vec<_> = became.collect();
+        let mut book = self.orders.book();
+        let ahead_us = i128::from(told.now.as_micros()) - i128::from(now.as_micros());
+        book.ahead_us = i64::try_from(ahead_us).unwrap_or_default();
+        book.version = told.version;
+        if let Some(fields) = told.fields {
+            book.stands = fields;
+        }
+        let is_told = |change: &Change| became.iter().any(|(field, _)| *field == change.field);
+        book.untold.retain(|change| !is_told(change));
+        drop(book);
+        for (field, changed) in &became {
+            if *changed == Changed::Differs {
+                let what = what_it_is_about(field);
+                tracing::warn!(
+                    "what was said here of {what} while the store could not be told is not in force any more: something else has been said meanwhile"
+                );
+            }
+        }
+        Ok(became)
+    }
+
+    /// Has the rules obey what is to be in force, where that has changed.
+    async fn put_orders_in_force(self: &Arc<Self>) {
+        let now_us = self.clock.now().as_micros();
+        let (before, orders) = {
+            let mut book = self.orders.book();
+            let orders = book.orders(now_us);
+            if orders == book.orders {
+                return;
+            }
+            (mem::replace(&mut book.orders, orders.clone()), orders)
+        };
+        tell_changes(&before, &orders);
+        let decider = Arc::clone(self);
+        // Many rules take a while to be arranged.
+        let replacing =
+            task::spawn_blocking(move || decider.replace(|rules| rules.with_orders(orders)));
+        if let Ok(replaced) = replacing.await {
+            self.orders.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(replaced);
+        }
+    }
+}
+
+impl OrderBook {
+    /// Frees rules that nobody uses any more.
+    async fn free(&self) {
+        let unused: Vec<_> = {
+            let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+            replaced.extract_if(.., |rules| Arc::strong_count(rules) == 1).collect()
+        };
+        if !unused.is_empty() {
+            // There is nothing to be told.
+            let _ = task::spawn_blocking(move || drop(unused)).await;
+        }
+    }
+}
+
+/// Why a limit cannot have an amount.
+fn unfit(placed: &PlacedRule, limit: Limit) -> NotOrdered {
+    let fix = match limit {
+        Limit::TokenBucket(_) => "give it --rate, and --burst if you like",
+        Limit::Concurrency(_) => "give it --max",
+        Limit::Fleet(_) | Limit::Utilization(_) => {
+            "what it allows is said of its pool, in the rule file"
+        }
+    };
+    NotOrdered::Unfit { rule: placed.path.to_string(), limiter: limit.limiter(), fix }
+}
+
+/// What a field is about, without values: those are not for the log.
+fn what_it_is_about(field: &str) -> String {
+    match field.split_once(' ') {
+        Some(("switch", path)) => printable(path),
+        _ => "a limit".to_owned(),
+    }
+}
+
+/// Says in the log what has changed. Of limits only for which rules: the rest are callers' names.
+fn tell_changes(before: &Orders, after: &Orders) {
+    let paths = before.switches.keys().chain(after.switches.keys());
+    let mut paths: Vec<_> =
+        paths.filter(|path| before.switches.get(*path) != after.switches.get(*path)).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths.iter().take(MOST_TOLD) {
+        let switch = after.switches.get(*path).copied().unwrap_or_default();
+        tracing::info!("an operator has switched {}: {}", printable(path), in_words(switch));
+    }
+    if paths.len() > MOST_TOLD {
+        let more = count((paths.len() - MOST_TOLD) as u64, "switch");
+        tracing::info!("and {more} more");
+    }
+    let differs = |(path, set): &(&String, &SetLimit)| before.limits.get(*path) != Some(*set);
+    let new = after.limits.iter().filter(differs).count();
+    let gone = before.limits.keys().filter(|path| !after.limits.contains_key(*path)).count();
+    if new + gone > 0 {
+        tracing::info!(
+            "limits at run time: {new} set, {gone} taken back or over, {} in force",
+            after.limits.len()
+        );
+    }
+}
+
+/// What a switch says.
+pub fn in_words(switch: Switch) -> String {
+    let enabled = switch.enabled.map(|is_on| if is_on { "on" } else { "off" });
+    let shadow = switch.shadow_mode.map(|is| if is { "in shadow mode" } else { "enforced" });
+    let words: Vec<&str> = enabled.into_iter().chain(shadow).collect();
+    if words.is_empty() { "as its file says".to_owned() } else { words.join(", ") }
+}

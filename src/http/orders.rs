@@ -1,0 +1,264 @@
+//! What an operator says at run time, and asks of single counters: `/rules`, `/limits`, `/keys`.
+//!
+//! What changes something is a POST of JSON, and of nothing else: a page in a browser on the operator's machine can
+//! have it post a form to whatever listens there, but not JSON.
+
+mod words;
+
+use super::{json, wants_json};
+use crate::{
+    config,
+    decider::{Decider, NotOrdered},
+    limiter::Limit,
+    order::{Amount, EVERYTHING, Position},
+    rules::NotMeant,
+};
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Path, State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tonic::Status;
+
+/// The largest body, in bytes.
+const LARGEST_BODY: usize = 64 << 10;
+
+/// What is asked at these paths.
+pub(super) fn router() -> Router<Arc<Decider>> {
+    Router::new()
+        .route("/rules", get(rules))
+        .route("/rules/{position}", post(switch))
+        .route("/limits", get(limits))
+        .route("/limits/set", post(set))
+        .route("/limits/clear", post(clear))
+        .route("/keys/show", post(show))
+        .route("/keys/reset", post(reset))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+}
+
+/// What to switch: the path of a rule, a name that one rule has, a domain, or `*`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Switching {
+    rule: String,
+}
+
+/// Which counter of which rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Meant {
+    rule: String,
+    /// Each as `key=value`.
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// The limit of which counter of which rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    rule: String,
+    #[serde(default)]
+    values: Vec<String>,
+    rate: Option<String>,
+    burst: Option<u32>,
+    max: Option<u32>,
+    #[serde(rename = "for")]
+    duration: Option<String>,
+}
+
+/// Which limits to take back: that of one counter of a rule, that of the counter on a path, as the list has it
+/// (there may be no rule for it any more), or, with `*` for the rule, all.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clearing {
+    rule: String,
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// An answer for programs, and for people.
+type Answer = Result<(Value, String), Refusal>;
+
+/// Why nothing is answered.
+enum Refusal {
+    /// What was sent cannot be meant.
+    Invalid(String),
+    /// It is about nothing that there is, or not possible.
+    NotOrdered(NotOrdered),
+}
+
+impl From<NotOrdered> for Refusal {
+    fn from(error: NotOrdered) -> Self {
+        Self::NotOrdered(error)
+    }
+}
+
+type Sent<T> = Result<axum::Json<T>, JsonRejection>;
+
+fn read<T>(sent: Sent<T>) -> Result<T, Refusal> {
+    sent.map(|axum::Json(sent)| sent).map_err(|error| Refusal::Invalid(error.body_text()))
+}
+
+async fn rules(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
+    answer(&headers, Ok((words::rules_json(&decider), words::rules(&decider))))
+}
+
+async fn switch(
+    State(decider): State<Arc<Decider>>,
+    Path(position): Path<String>,
+    headers: HeaderMap,
+    sent: Sent<Switching>,
+) -> Response {
+    let switching = async {
+        let Switching { rule } = read(sent)?;
+        let position = Position::named(&position).ok_or_else(|| {
+            let names = Position::ALL.map(Position::name).join(", ");
+            Refusal::Invalid(format!("{position:?} is no position of a switch: use one of {names}"))
+        })?;
+        let switched = decider.switch(&rule, position).await?;
+        Ok((words::switched_json(&decider, &switched), words::switched(&decider, &switched)))
+    };
+    answer(&headers, switching.await)
+}
+
+async fn limits(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
+    let limits = decider.limits_set();
+    answer(&headers, Ok((words::limits_json(&limits), words::limits(&limits))))
+}
+
+async fn set(
+    State(decider): State<Arc<Decider>>,
+    headers: HeaderMap,
+    sent: Sent<Setting>,
+) -> Response {
+    let setting = async {
+        let setting = read(sent)?;
+        let amount = setting.amount()?;
+        let for_us = match &setting.duration {
+            None => None,
+            Some(text) => match config::duration(text) {
+                Ok(0) => return Err(Refusal::Invalid("`for` is no time at all".to_owned())),
+                Ok(micros) => Some(micros),
+                Err(error) => return Err(Refusal::Invalid(format!("`for`: {error}"))),
+            },
+        };
+        let Setting { rule, values, .. } = setting;
+        let (counter, reach) = decider.set_limit(&rule, &values, Some((amount, for_us))).await?;
+        Ok((words::set_json(&counter, &reach), words::set(&counter, for_us, &reach)))
+    };
+    answer(&headers, setting.await)
+}
+
+async fn clear(
+    State(decider): State<Arc<Decider>>,
+    headers: HeaderMap,
+    sent: Sent<Clearing>,
+) -> Response {
+    let clearing = async {
+        let Clearing { rule, values } = read(sent)?;
+        let mut paths: Vec<String> = decider.limits_set().into_iter().map(|it| it.path).collect();
+        if rule != EVERYTHING {
+            paths.retain(|path| *path == rule && values.is_empty());
+        }
+        if rule == EVERYTHING || !paths.is_empty() {
+            let reach = decider.clear_limits(&paths).await?;
+            return Ok((words::cleared_json(&paths, &reach), words::cleared(paths.len(), &reach)));
+        }
+        let (counter, reach) = decider.set_limit(&rule, &values, None).await?;
+        Ok((words::set_json(&counter, &reach), words::set(&counter, None, &reach)))
+    };
+    answer(&headers, clearing.await)
+}
+
+async fn show(
+    State(decider): State<Arc<Decider>>,
+    headers: HeaderMap,
+    sent: Sent<Meant>,
+) -> Response {
+    let showing = async {
+        let Meant { rule, values } = read(sent)?;
+        let view = decider.look_at(&rule, &values).await?;
+        Ok((words::counter_json(&view), words::counter(&view)))
+    };
+    answer(&headers, showing.await)
+}
+
+async fn reset(
+    State(decider): State<Arc<Decider>>,
+    headers: HeaderMap,
+    sent: Sent<Meant>,
+) -> Response {
+    let resetting = async {
+        let Meant { rule, values } = read(sent)?;
+        let counter = decider.reset(&rule, &values).await?;
+        let text = format!("{} begins anew\n", counter.path);
+        Ok((json!({ "counter": counter.path, "reset": true }), text))
+    };
+    answer(&headers, resetting.await)
+}
+
+impl Setting {
+    fn amount(&self) -> Result<Amount, Refusal> {
+        let invalid = |why: &str| Err(Refusal::Invalid(why.to_owned()));
+        match (&self.rate, self.burst, self.max) {
+            (Some(rate), burst, None) => {
+                let rate = config::rate(rate).map_err(Refusal::Invalid)?;
+                let burst = burst.unwrap_or(rate.tokens);
+                Ok(Amount::Rate { tokens: rate.tokens, period_us: rate.period_us, burst })
+            }
+            (None, None, Some(max)) => Ok(Amount::InFlight { max }),
+            (None, Some(_), _) => invalid("a burst wants a rate: say how fast it refills"),
+            (Some(_), _, Some(_)) => {
+                invalid("a limit has a rate, or a `max` of requests in flight, but not both")
+            }
+            (None, None, None) => {
+                invalid("say how much: a rate such as 500/s, or a `max` of requests in flight")
+            }
+        }
+    }
+}
+
+/// The answer in the form that is asked for.
+fn answer(headers: &HeaderMap, answer: Answer) -> Response {
+    let wants_json = wants_json(headers);
+    match answer {
+        Ok((value, _)) if wants_json => axum::Json(value).into_response(),
+        Ok((_, text)) => text.into_response(),
+        Err(refusal) => {
+            let (code, status) = refusal.status();
+            if wants_json {
+                json::refuse(&status)
+            } else {
+                (code, format!("{}\n", status.message())).into_response()
+            }
+        }
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> (StatusCode, Status) {
+        match self {
+            Self::Invalid(why) => (StatusCode::BAD_REQUEST, Status::invalid_argument(why)),
+            Self::NotOrdered(error @ NotOrdered::Store(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Status::unavailable(error.to_string()))
+            }
+            Self::NotOrdered(error @ NotOrdered::NotMeant(NotMeant::Nothing { .. })) => {
+                (StatusCode::NOT_FOUND, Status::not_found(error.to_string()))
+            }
+            Self::NotOrdered(error) => {
+                (StatusCode::BAD_REQUEST, Status::invalid_argument(error.to_string()))
+            }
+        }
+    }
+}
+
+/// What a limit does, in a few words: `token_bucket 100 per second`.
+fn what(limit: &Limit) -> String {
+    format!("{} {}", limit.limiter(), limit.in_words())
+}

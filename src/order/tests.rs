@@ -1,0 +1,103 @@
+use super::*;
+use crate::{
+    lease::Term,
+    limiter::{
+        Limit, concurrency,
+        token_bucket::{self, Rate},
+    },
+    unit::Unit,
+};
+
+const ON: (bool, bool) = (true, false);
+
+/// The orders that these say together.
+fn orders(orders: &[Order]) -> Orders {
+    let fields = orders.iter().filter_map(|it| Some((&*it.field, it.text.as_deref()?)));
+    Orders::read(fields, 0)
+}
+
+fn put(path: &str, position: Position) -> Order {
+    Order::switch(path, Switch::default().put(position, path.contains(':').then_some(ON)))
+}
+
+fn of_user(orders: &Orders, written: (bool, bool)) -> (bool, bool) {
+    in_force(orders, ("edge", "edge:user"), true, written)
+}
+
+#[test]
+fn a_rule_goes_by_its_file_until_something_is_said_of_it() {
+    for written in [(true, false), (true, true), (false, false), (false, true)] {
+        assert_eq!(of_user(&Orders::default(), written), written);
+    }
+    let is_off = orders(&[put("edge:user", Position::Off)]);
+    assert_eq!(of_user(&is_off, ON), (false, false));
+    assert_eq!(in_force(&is_off, ("edge", "edge:other"), true, ON), ON);
+}
+
+#[test]
+fn main_switches_hold_whatever_is_said_of_a_rule() {
+    for main in ["edge", EVERYTHING] {
+        let said =
+            Order::switch("edge:user", Switch { enabled: Some(true), shadow_mode: Some(false) });
+        let said = orders(&[said, put(main, Position::Off), put(main, Position::Shadow)]);
+        // The second said of the same path is what stands there.
+        assert_eq!(of_user(&said, (false, true)), (true, true));
+        let off = orders(&[put(main, Position::Off)]);
+        assert_eq!(of_user(&off, ON), (false, false));
+        assert_eq!(in_force(&off, ("edge", "edge:report"), false, ON), ON, "it is no limit");
+    }
+    let other = orders(&[put("mall", Position::Off)]);
+    assert_eq!(of_user(&other, ON), ON);
+}
+
+#[test]
+fn what_only_repeats_the_file_is_not_said() {
+    let off = Switch::default().put(Position::Off, Some(ON));
+    assert_eq!(off, Switch { enabled: Some(false), shadow_mode: None });
+    assert_eq!(off.put(Position::On, Some(ON)), Switch::default());
+    assert_eq!(Order::switch("edge:user", Switch::default()).text, None);
+    let on = Switch::default().put(Position::On, Some((false, true)));
+    assert_eq!(on, Switch { enabled: Some(true), shadow_mode: None });
+    let enforced = on.put(Position::Enforce, Some((false, true)));
+    assert_eq!(enforced, Switch { enabled: Some(true), shadow_mode: Some(false) });
+    assert_eq!(enforced.put(Position::Clear, None), Switch::default());
+}
+
+#[test]
+fn a_limit_takes_the_amount_and_keeps_what_else_it_is() {
+    let rate = Amount::Rate { tokens: 500, period_us: 1_000_000, burst: 1000 };
+    let bucket = token_bucket::Limit::per_unit(5, Unit::Second);
+    let set = token_bucket::Limit::new(Rate::per(500, Unit::Second), 1000);
+    assert_eq!(rate.applied_to(Limit::TokenBucket(bucket)), Some(Limit::TokenBucket(set)));
+    let overdrawn = rate.applied_to(Limit::TokenBucket(bucket.with_overdraw()));
+    assert_eq!(overdrawn, Some(Limit::TokenBucket(set.with_overdraw())));
+    let slots = concurrency::Limit { max: 5, term: Term::of_micros(7), weighs_hits: true };
+    let set = Amount::InFlight { max: 50 }.applied_to(Limit::Concurrency(slots));
+    assert_eq!(set, Some(Limit::Concurrency(concurrency::Limit { max: 50, ..slots })));
+    assert_eq!(rate.applied_to(Limit::Concurrency(slots)), None);
+}
+
+#[test]
+fn limits_end_and_what_cannot_be_read_does_nothing() {
+    let amount = Amount::InFlight { max: 50 };
+    let set = |until_us| SetLimit { rule: "edge:user".to_owned(), amount, until_us };
+    let fields = [
+        Order::limit("edge:user=a", Some(&set(None))),
+        Order::limit("edge:user=b", Some(&set(Some(100)))),
+        Order::limit("edge:user=c", Some(&set(Some(101)))),
+    ];
+    let fields = fields.iter().map(|it| (&*it.field, it.text.as_deref().unwrap()));
+    let orders = Orders::read(fields, 100);
+    assert_eq!(orders.limits.keys().collect::<Vec<_>>(), ["edge:user=a", "edge:user=c"]);
+    assert_eq!(orders.first_end_us(), Some(101));
+    let endless = r#"{"rule":"a","amount":{"rate":{"tokens":1,"period_us":0,"burst":1}}}"#;
+    let garbage = [
+        ("switch edge", "off"),
+        ("switch edge", r#"{"enabled":"no"}"#),
+        ("limit edge:user=a", "{}"),
+        ("limit edge:user=a", endless),
+        ("version", "7"),
+        ("", ""),
+    ];
+    assert!(Orders::read(garbage.into_iter(), 0).is_empty());
+}
