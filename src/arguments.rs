@@ -1,10 +1,13 @@
 //! What the command line and the environment say.
 
+mod headers;
+
 use clap::{
     Args, CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{BoolishValueParser, Resettable},
     parser::ValueSource,
 };
+use headers::Headers;
 use std::{env, fmt, path::PathBuf, time::Duration};
 use tollgate::{
     http::{InvalidToken, Token, TokenSource},
@@ -281,29 +284,8 @@ pub(crate) struct Serve {
     #[arg(long, env = "TOLLGATE_QUOTA_MODE", value_parser = BoolishValueParser::new())]
     pub(crate) quota_mode: bool,
 
-    /// Add headers that tell the client its limit, what remains, and when it resets.
-    #[arg(long, env = "TOLLGATE_LIMIT_RESPONSE_HEADERS_ENABLED", value_parser = BoolishValueParser::new())]
-    pub(crate) limit_response_headers_enabled: bool,
-
-    /// The name of the header with the limit.
-    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_LIMIT_HEADER", default_value = "RateLimit-Limit",
-          value_parser = header_name)]
-    pub(crate) limit_limit_header: String,
-
-    /// The name of the header with what remains.
-    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_REMAINING_HEADER", default_value = "RateLimit-Remaining",
-          value_parser = header_name)]
-    pub(crate) limit_remaining_header: String,
-
-    /// The name of the header with the seconds until reset.
-    #[arg(long, value_name = "NAME", env = "TOLLGATE_LIMIT_RESET_HEADER", default_value = "RateLimit-Reset",
-          value_parser = header_name)]
-    pub(crate) limit_reset_header: String,
-
-    /// Add this header, with the value `true`, to answers that are given without the store, by what the rules
-    /// want done then (`on_store_failure`). The dynamic metadata say `degraded: true` in any case.
-    #[arg(long, value_name = "NAME", env = "TOLLGATE_DEGRADED_HEADER", value_parser = header_name)]
-    pub(crate) degraded_header: Option<String>,
+    #[command(flatten)]
+    pub(crate) headers: Headers,
 
     /// Answer with dynamic metadata: the request, and the metadata of its rules.
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
@@ -710,10 +692,4 @@ fn duration(text: &str, bare: &str) -> Option<Duration> {
         _ => return None,
     };
     number.checked_mul(seconds).map(Duration::from_secs)
-}
-
-fn header_name(name: &str) -> Result<String, String> {
-    http::HeaderName::try_from(name)
-        .map(|_| name.to_owned())
-        .map_err(|_| "letters, digits and hyphens make a header name".to_owned())
 }

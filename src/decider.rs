@@ -60,6 +60,8 @@ pub struct Modes {
     pub quota: bool,
     /// Answers carry the metadata of the rules.
     pub metadata: bool,
+    /// Answers tell how it stands with every limit, and not with one for each descriptor.
+    pub standings: bool,
     /// What limits do when the store cannot decide, where neither they nor their domains say it.
     pub on_store_failure: OnStoreFailure,
     /// How many processes there are, for limits that each then applies for itself; `None` for as many as the
@@ -314,6 +316,9 @@ impl Decider {
         }
         if self.modes.metadata {
             decision.metadata = fold::metadata(resolution, &decision.statuses);
+        }
+        if self.modes.standings {
+            decision.standings = fold::standings(resolution, asked);
         }
         decision
     }

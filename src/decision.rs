@@ -1,7 +1,7 @@
 //! The answer: whether a request may pass, what became of each descriptor, and what a refused caller is
 //! told.
 
-use crate::{lease::LeaseId, unit::Unit};
+use crate::{lease::LeaseId, limiter::Limit};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -15,6 +15,9 @@ pub struct Decision {
     /// The first limit that refuses by itself, being no quota; it may be another than its descriptor's
     /// status shows.
     pub enforced_over: Option<Status>,
+    /// How it stands with each limit that callers may know of, in the order of the request; empty unless
+    /// that is wanted.
+    pub standings: Vec<Standing>,
     /// What to tell a refused caller; `None` where the request may pass.
     pub refused: Option<Refused>,
     /// What the request holds from now on.
@@ -70,8 +73,17 @@ pub struct ShownLimit {
     pub name: Option<String>,
     /// How much may pass at once.
     pub requests_per_unit: u32,
-    /// The unit in which as much arrives, where there is one.
-    pub unit: Option<Unit>,
+    /// What does the limiting.
+    pub limit: Limit,
+}
+
+/// How it stands with one limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// What callers know it by: its name, or else the keys that it is for.
+    pub name: String,
+    /// What a descriptor would show that met this limit alone.
+    pub status: Status,
 }
 
 /// What a refused caller is told.

@@ -29,7 +29,7 @@ use tollgate::{
     clock::Clock,
     config::{self, Digest, Loaded},
     decider::{Decider, Modes},
-    grpc::{Headers, RateLimitHeaders},
+    grpc::Headers,
     reload::Reload,
     rules::{self, Rules},
     server::{self, Admin, Listeners, Settings, Tls},
@@ -89,6 +89,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
     telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
     telemetry::log_panics();
     let kind = arguments.store.kind().context("--store")?;
+    let headers = arguments.headers.wanted()?;
     let (loaded, digest) = load(arguments)?;
     let tls = arguments.tls.files().map(Tls::open).transpose()?;
     let admin = Admin {
@@ -114,7 +115,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         let hangup = signal(SignalKind::hangup())?;
         print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
         let rules = Rules::new(loaded.domains);
-        let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments));
+        let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments, &headers));
         let options = options(&arguments.rules);
         let paths = arguments.rules.paths.clone();
         let reload = Reload::new(paths, options, digest, Arc::clone(&decider));
@@ -122,7 +123,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             tls,
             client_names: arguments.tls.client_names.iter().cloned().collect(),
             admin,
-            headers: headers(arguments),
+            headers,
             reloads: reload.reloads(),
             most: open_files::most_connections(arguments.max_connections),
             longest_life: arguments.max_connection_age,
@@ -155,23 +156,15 @@ fn load(arguments: &Serve) -> anyhow::Result<(Loaded, Digest)> {
     Ok((loaded, digest))
 }
 
-fn modes(arguments: &Serve) -> Modes {
+fn modes(arguments: &Serve, headers: &Headers) -> Modes {
     Modes {
         shadow: arguments.shadow_mode,
         quota: arguments.quota_mode,
         metadata: arguments.response_dynamic_metadata,
+        standings: headers.rate_limit.list_limits(),
         on_store_failure: arguments.store.on_failure,
         replicas: arguments.store.replicas,
     }
-}
-
-fn headers(arguments: &Serve) -> Headers {
-    let rate_limit = arguments.limit_response_headers_enabled.then(|| RateLimitHeaders {
-        limit: arguments.limit_limit_header.clone(),
-        remaining: arguments.limit_remaining_header.clone(),
-        reset: arguments.limit_reset_header.clone(),
-    });
-    Headers { rate_limit, degraded: arguments.degraded_header.clone() }
 }
 
 async fn store(kind: &StoreKind, arguments: &Serve) -> anyhow::Result<Store> {

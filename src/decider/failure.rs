@@ -161,6 +161,7 @@ impl Decider {
             code,
             statuses: vec![status; request.descriptors.len()],
             enforced_over: None,
+            standings: Vec::new(),
             refused: is_refused.then(super::fold::refused_for_want_of_a_store),
             lease: None,
             metadata: Map::new(),

@@ -3,7 +3,7 @@
 
 use super::Asked;
 use crate::{
-    decision::{Code, Decision, Refused, ShownLimit, Status},
+    decision::{Code, Decision, Refused, ShownLimit, Standing, Status},
     limiter::{Limit, Wait},
     rules::{Applied, OnStoreFailure, PlacedRule, Resolution},
     verdict::{Check, Outcome, Refusal, Verdict},
@@ -13,18 +13,17 @@ use std::cmp::Reverse;
 
 /// The decision that a verdict amounts to. With `shadow_mode` nobody is refused.
 pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) -> Decision {
-    let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
-    let by_policy = policies.as_deref().unwrap_or_default();
-    let reader = Reader { resolution, outcomes, policies: by_policy, refusal: *refusal };
-    let refusal = refusal.filter(|_| !shadow_mode);
+    let reader = Reader::of(resolution, asked);
+    let refusal = reader.refusal.filter(|_| !shadow_mode);
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
         statuses: resolution.descriptors.iter().map(|applied| reader.status(applied)).collect(),
         enforced_over: reader.enforced_over(),
+        standings: Vec::new(),
         refused: refusal.map(|refusal| reader.refused(refusal)),
         lease: None,
         metadata: Map::new(),
-        degraded: policies.is_some(),
+        degraded: asked.policies.is_some(),
     }
 }
 
@@ -33,6 +32,18 @@ pub(super) fn refused_for_want_of_a_store() -> Refused {
     let retry_after_s = Some(1);
     let message = "It cannot be told whether this request may pass. Retry in 1 s.\n".to_owned();
     Refused { retry_after_s, message, limit_name: None, sheds_load: true }
+}
+
+/// How it stands with every limit that callers may know of: not with those in shadow mode, which do not hold
+/// them up, nor with what is short of room, which is not their business.
+pub(super) fn standings(resolution: &Resolution<'_>, asked: &Asked) -> Vec<Standing> {
+    let reader = Reader::of(resolution, asked);
+    let seen = (0..reader.outcomes.len()).filter_map(|place| reader.seen(place));
+    let told = seen.filter(|seen| {
+        let is_known = seen.policy != Some(OnStoreFailure::Allow);
+        is_known && !seen.check.shadow_mode && !seen.check.limit.sheds_load()
+    });
+    told.map(|seen| seen.standing()).collect()
 }
 
 /// The metadata of every rule that a descriptor under its limits meets. Where two say something
@@ -96,6 +107,12 @@ struct Seen<'a> {
 }
 
 impl<'a> Reader<'a> {
+    fn of(resolution: &'a Resolution<'a>, asked: &'a Asked) -> Self {
+        let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
+        let policies = policies.as_deref().unwrap_or_default();
+        Self { resolution, outcomes, policies, refusal: *refusal }
+    }
+
     fn seen(&self, place: usize) -> Option<Seen<'a>> {
         Some(Seen {
             check: self.resolution.question.checks.get(place)?,
@@ -165,7 +182,7 @@ impl Seen<'_> {
             limit: limit.amount().map(|requests_per_unit| ShownLimit {
                 name: name(),
                 requests_per_unit,
-                unit: limit.unit(),
+                limit: *limit,
             }),
             remaining: u32::try_from(self.outcome.remaining).unwrap_or(u32::MAX),
             reset_s: match self.outcome.over {
@@ -175,6 +192,14 @@ impl Seen<'_> {
                 None => self.full_in_seconds(),
             },
         }
+    }
+
+    fn standing(&self) -> Standing {
+        let name = match self.rule {
+            None => "request",
+            Some(PlacedRule { rule, keys, .. }) => rule.name.as_deref().unwrap_or(keys),
+        };
+        Standing { name: name.to_owned(), status: self.status() }
     }
 
     /// Until the limit is whole again. Of slots nobody knows when they come back; they may at any moment.

@@ -3,9 +3,10 @@ use crate::{
     clock::ManualClock,
     config,
     decision::Status,
-    request::{Descriptor, Entry},
+    request::{Descriptor, Entry, Override},
     rules::Effect,
     store::Memory,
+    unit::Unit,
 };
 use std::time::Duration;
 
@@ -115,6 +116,32 @@ async fn in_shadow_mode_nobody_is_refused_but_all_is_charged() {
     let decision = test.ask(1, &["user"]).await;
     assert_eq!((decision.code, decision.refused), (Code::Ok, None));
     assert_eq!(decision.statuses[0].code, Code::OverLimit);
+}
+
+/// What callers are told of their limits: name, remaining.
+fn standings(decision: &Decision) -> Vec<(&str, u32)> {
+    let standings = decision.standings.iter();
+    standings.map(|standing| (standing.name.as_str(), standing.status.remaining)).collect()
+}
+
+#[tokio::test]
+async fn every_limit_is_told_by_its_name_or_else_by_the_keys_it_is_for() {
+    let test = Test::new(Modes { standings: true, ..Modes::default() });
+    let decision = test.ask(1, &["both", "alone"]).await;
+    assert_eq!(standings(&decision), [("yearly quota", 0), ("enforced", 0), ("alone", 0)]);
+    let refused = test.ask(1, &["both", "nothing"]).await;
+    assert_eq!(standings(&refused), [("yearly quota", 0), ("enforced", 0)]);
+    let mut request = request(1, &["user"]);
+    request.descriptors[0].limit = Some(Override { requests_per_unit: 7, unit: Unit::Day });
+    let overridden = test.decider.decide(&request, Deadline::default()).await.0;
+    assert_eq!(standings(&overridden), [("request", 6)]);
+}
+
+#[tokio::test]
+async fn a_limit_in_shadow_mode_is_not_told() {
+    let test = Test::new(Modes { standings: true, ..Modes::default() });
+    test.reload("name: yearly quota", "shadow_mode: true");
+    assert_eq!(standings(&test.ask(1, &["both"]).await), [("enforced", 0)]);
 }
 
 /// Asks for so much of each of these keys.

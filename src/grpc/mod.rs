@@ -1,17 +1,18 @@
 //! The gRPC door: Envoy's `RateLimitService`, and `LeaseService` in `lease.rs`. Proto to domain in
-//! `request.rs`, domain to proto in `response.rs`, and errors to status codes here; nothing is decided in
-//! this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
+//! `request.rs`, domain to proto in `response.rs` and `headers.rs`, and errors to status codes here; nothing is
+//! decided in this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
 
 pub mod deadline;
+mod headers;
 mod lease;
 mod request;
 mod response;
 mod told;
 mod utilization;
 
+pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
-pub use response::{Headers, RateLimitHeaders};
 pub use told::{keep_when_told, until_told};
 pub use utilization::{Reports, SERVICE as UTILIZATION_SERVICE, Server as UtilizationServer};
 

@@ -1,8 +1,8 @@
 //! Domain to proto.
 
-use super::proto::envoy::{
-    config::core::v3::HeaderValue,
-    service::ratelimit::v3::{
+use super::{
+    headers::{self, Headers},
+    proto::envoy::service::ratelimit::v3::{
         RateLimitResponse,
         rate_limit_response::{
             Code as WireCode, DescriptorStatus, RateLimit, rate_limit::Unit as WireUnit,
@@ -17,26 +17,6 @@ use crate::{
 use prost_types::{Duration, ListValue, Struct, Value, value::Kind};
 use serde_json::Value as Json;
 
-/// The names of the headers that answers add to a response.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Headers {
-    /// Of those that tell a client where it stands, if they are wanted.
-    pub rate_limit: Option<RateLimitHeaders>,
-    /// Of the one that says that an answer was given without the store, if it is wanted.
-    pub degraded: Option<String>,
-}
-
-/// The names of the headers that tell a client where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RateLimitHeaders {
-    /// Of the limit.
-    pub limit: String,
-    /// Of what is left.
-    pub remaining: String,
-    /// Of the seconds until reset.
-    pub reset: String,
-}
-
 /// What says in the dynamic metadata that an answer was given without the store.
 const DEGRADED: &str = "degraded";
 
@@ -48,31 +28,22 @@ pub(super) fn write_response(
     headers: &Headers,
     echoes: bool,
 ) -> RateLimitResponse {
-    let rate_limit = headers.rate_limit.as_ref();
-    let mut to_add = rate_limit.map_or_else(Vec::new, |names| rate_limit_headers(&decision, names));
+    let mut to_add = headers::rate_limit(&decision, &headers.rate_limit);
     let refused = decision.refused;
     if let Some(seconds) = refused.as_ref().and_then(|refused| refused.retry_after_s) {
-        to_add.push(header("retry-after", seconds));
+        to_add.push(headers::header("retry-after", seconds));
     }
     let mut metadata = echoes.then(|| echo(request, decision.metadata));
     if decision.degraded {
         let fields = &mut metadata.get_or_insert_default().fields;
         fields.insert(DEGRADED.to_owned(), value(Kind::BoolValue(true)));
-        to_add.extend(headers.degraded.iter().map(|key| HeaderValue {
-            key: key.clone(),
-            value: true.to_string(),
-            ..HeaderValue::default()
-        }));
+        to_add.extend(headers.degraded.iter().map(|name| headers::header(name, true)));
     }
     let mut for_upstream = Vec::new();
     if let Some(Lease { id, name, key, headers, .. }) = decision.lease {
         // Whatever else is switched on: it is how Envoy knows what to release.
         metadata.get_or_insert_default().fields.insert(key, text(&name));
-        for_upstream.extend(headers.into_iter().map(|key| HeaderValue {
-            key,
-            value: id.as_str().to_owned(),
-            ..HeaderValue::default()
-        }));
+        for_upstream.extend(headers.iter().map(|name| headers::header(name, id.as_str())));
     }
     RateLimitResponse {
         overall_code: write_code(decision.code).into(),
@@ -112,7 +83,7 @@ fn write_limit(limit: ShownLimit) -> RateLimit {
     RateLimit {
         name: limit.name.unwrap_or_default(),
         requests_per_unit: limit.requests_per_unit,
-        unit: limit.unit.map_or(WireUnit::Unknown, write_unit).into(),
+        unit: limit.limit.unit().map_or(WireUnit::Unknown, write_unit).into(),
     }
 }
 
@@ -126,30 +97,6 @@ const fn write_unit(unit: Unit) -> WireUnit {
         Unit::Month => WireUnit::Month,
         Unit::Year => WireUnit::Year,
     }
-}
-
-/// The headers of what matters most to the client: the first limit that refuses by itself, else the
-/// status with the least left.
-fn rate_limit_headers(decision: &Decision, names: &RateLimitHeaders) -> Vec<HeaderValue> {
-    let limited = decision.statuses.iter().filter(|status| status.limit.is_some());
-    let shown = match &decision.enforced_over {
-        Some(over) => Some(over),
-        None => limited.min_by_key(|status| status.remaining),
-    };
-    let Some((status, limit)) = shown.and_then(|status| Some((status, status.limit.as_ref()?)))
-    else {
-        return Vec::new();
-    };
-    let mut headers = vec![
-        header(&names.limit, limit.requests_per_unit.into()),
-        header(&names.remaining, status.remaining.into()),
-    ];
-    headers.extend(status.reset_s.map(|seconds| header(&names.reset, seconds)));
-    headers
-}
-
-fn header(name: &str, value: u64) -> HeaderValue {
-    HeaderValue { key: name.to_owned(), value: value.to_string(), ..HeaderValue::default() }
 }
 
 /// What other filters read: the request, and what the rules say of it.

@@ -324,6 +324,14 @@ impl Limit {
         }
     }
 
+    /// In how many seconds as much arrives; `None` of what does not arrive with time.
+    pub fn window_s(&self) -> Option<u64> {
+        match self {
+            Self::TokenBucket(limit) => limit.window_s(),
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
+        }
+    }
+
     /// What to call it to somebody whom it refuses.
     pub const fn noun(&self) -> &'static str {
         match self {

@@ -94,7 +94,7 @@ async fn what_cannot_start_says_why_and_fails() {
     let mistakes = files.file("mistakes.yaml", MISTAKES);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let cases: [(&[&str], &[&str]); 18] = [
+    let cases: [(&[&str], &[&str]); 21] = [
         (&["serve", "--config", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["check", "nowhere.yaml"], &["nowhere.yaml"]),
         (&["serve", "--config", mistakes.to_str().unwrap()], &["ratelimit", "nothing is served"]),
@@ -116,6 +116,21 @@ async fn what_cannot_start_says_why_and_fails() {
         (&["--config", rules, "--store", "redis://h", "--store-ca", rules], &["rediss://"]),
         (&["--config", rules, "--store", "rediss://h", "--store-ca", rules], &["certificates"]),
         (&["--config", rules, "--store-timeout", "0"], &["--store-timeout"]),
+        (&["--config", rules, "--rate-limit-headers", "rfc"], &["x-ratelimit", "ietf", "separate"]),
+        (
+            &[
+                "--config",
+                rules,
+                "--rate-limit-headers",
+                "ietf",
+                "--limit-response-headers-enabled",
+            ],
+            &["--rate-limit-headers ietf", "contradict"],
+        ),
+        (
+            &["--config", rules, "--rate-limit-headers=none", "--limit-response-headers-enabled"],
+            &["--rate-limit-headers none", "contradict"],
+        ),
     ];
     for (arguments, words) in cases {
         let free = [("TOLLGATE_GRPC_ADDR", "127.0.0.1:0"), ("TOLLGATE_HTTP_ADDR", "127.0.0.1:0")];
@@ -157,6 +172,31 @@ async fn the_familiar_variables_work_and_ours_win() {
         assert_eq!(answer.statuses[0].code, 2, "the descriptor is over either way");
         assert_eq!(answer.raw_body.is_empty(), !refuses, "shadow mode adds no refusal's body");
         assert_eq!(answer.response_headers_to_add.is_empty(), !refuses, "nor headers");
+    }
+}
+
+#[tokio::test]
+async fn headers_come_in_the_dialect_that_was_asked_for() {
+    let files = TempDir::new();
+    let rules = files.file("shop.yaml", RULES);
+    let request = json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]] }] });
+    let separate: &[&str] = &["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
+    let envoys: &[&str] = &["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    let ours = "TOLLGATE_RATE_LIMIT_HEADERS";
+    let familiar = "LIMIT_RESPONSE_HEADERS_ENABLED";
+    let cases = [
+        (vec![(ours, "none")], &[][..]),
+        (vec![(ours, "x-ratelimit")], envoys),
+        (vec![(ours, "ietf")], &["RateLimit-Policy", "RateLimit"]),
+        (vec![(ours, "separate")], separate),
+        (vec![(familiar, "true")], separate),
+        (vec![(familiar, "true"), (ours, "separate")], separate),
+    ];
+    for (environment, names) in cases {
+        let server = Server::start_with(&rules, &environment).await;
+        let answer = Client::connect(server.grpc).await.ask(&request).await.unwrap();
+        let headers = answer.response_headers_to_add.iter().map(|header| &header.key);
+        assert_eq!(headers.collect::<Vec<_>>(), names, "{environment:?}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! With a real Envoy, configured by the example that users copy.
 
 use crate::support::{
-    self, Response, Server, Store, TempDir, envoy_example, on_every_store, start_envoy,
+    self, CONNECTION_MANAGER, Response, Server, Store, TempDir, envoy_example, on_every_store,
+    start_envoy,
 };
 use axum::{Router, routing};
+use serde_json::Value;
 use std::{
     net::SocketAddr,
     path::Path,
@@ -31,6 +33,23 @@ descriptors:
         rate_limit: {unit: hour, requests_per_unit: 3}
 ";
 
+/// The same for a user with several limits.
+const SEVERAL: &str = "
+domain: edge
+descriptors:
+  - key: plan
+    value: free
+    descriptors:
+      - key: user
+        limits:
+          - rate_limit: {unit: hour, requests_per_unit: 2}
+            name: hourly
+          - rate_limit: {unit: day, requests_per_unit: 100}
+          - rate_limit: {unit: day, requests_per_unit: 1}
+            name: dark
+            shadow_mode: true
+";
+
 on_every_store! {
     refuses_the_burst_plus_first_before_it_reaches_the_upstream,
     limits_a_user_whose_name_is_not_text,
@@ -38,6 +57,8 @@ on_every_store! {
     tells_long_names_apart_by_their_last_byte,
     limits_a_path_however_it_is_spelled,
     the_sample_rules_limit_what_the_example_sends,
+    a_client_reads_in_the_ietfs_headers_how_it_stands_with_every_limit,
+    a_client_reads_the_headers_that_envoy_writes_though_envoy_writes_none,
 }
 
 /// A caller's view: Envoy with tollgate beside it and something to protect behind it.
@@ -58,10 +79,29 @@ impl Mesh {
 
     async fn start_with(store: &Store, rules: &Path, files: TempDir) -> Self {
         let server = Server::start_on(store, rules).await;
+        Self::around(server, files, |_| {}).await
+    }
+
+    /// An Envoy that adds no headers of its own, with a server that speaks this dialect.
+    async fn speaking(store: &Store, dialect: &str) -> Self {
+        let files = TempDir::new();
+        let rules = files.file("edge.yaml", SEVERAL);
+        let environment =
+            [store.environment(), vec![("TOLLGATE_RATE_LIMIT_HEADERS", dialect)]].concat();
+        let server = Server::start_with(&rules, &environment).await;
+        let silent = |config: &mut Value| {
+            let filter = config.pointer_mut(&format!("{CONNECTION_MANAGER}/http_filters/0"));
+            filter.unwrap()["typed_config"]["enable_x_ratelimit_headers"] = "OFF".into();
+        };
+        Self::around(server, files, silent).await
+    }
+
+    async fn around(server: Server, files: TempDir, change: impl FnOnce(&mut Value)) -> Self {
         let (upstream, reached) = start_upstream().await;
         // Envoy reads JSON as well, so the example is changed by place, not by searching its text.
-        let config = files
-            .file("envoy.json", &envoy_example("envoy.yaml", server.grpc, upstream).to_string());
+        let mut config = envoy_example("envoy.yaml", server.grpc, upstream);
+        change(&mut config);
+        let config = files.file("envoy.json", &config.to_string());
         let (envoy, edge) = start_envoy(&config, &files).await;
         Self { edge, reached, _envoy: envoy, _server: server, _files: files }
     }
@@ -184,4 +224,32 @@ async fn the_sample_rules_limit_what_the_example_sends(store: &Store) {
     }
     assert_eq!(attempts[..5], [200; 5]);
     assert!(attempts[5..].contains(&429), "{attempts:?}");
+}
+
+async fn a_client_reads_in_the_ietfs_headers_how_it_stands_with_every_limit(store: &Store) {
+    let mesh = Mesh::speaking(store, "ietf").await;
+    let policies = r#""hourly";q=2;w=3600, "plan, user";q=100;w=86400"#;
+    for (status, hourly, others) in [(200, 1, 99), (200, 0, 98), (429, 0, 98)] {
+        let answer = mesh.get_as(b"ada").await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("ratelimit-policy"), Some(policies), "{answer:?}");
+        let state = answer.header("ratelimit").unwrap();
+        assert!(state.starts_with(&format!(r#""hourly";r={hourly};t="#)), "{state}");
+        assert!(state.contains(&format!(r#", "plan, user";r={others};t="#)), "{state}");
+        assert!(!state.contains("dark"), "a limit in the dark is nobody's business: {state}");
+        assert_eq!(answer.header("x-ratelimit-limit"), None, "{answer:?}");
+    }
+}
+
+async fn a_client_reads_the_headers_that_envoy_writes_though_envoy_writes_none(store: &Store) {
+    let mesh = Mesh::speaking(store, "x-ratelimit").await;
+    for (status, remaining) in [(200, 0), (200, 0), (429, 0)] {
+        let answer = mesh.get_as(b"ada").await;
+        assert_eq!(answer.status, status, "{answer:?}");
+        let shown = answer.header("x-ratelimit-limit").unwrap();
+        assert!(shown.contains(";w=") && shown.contains(";name=\""), "{answer:?}");
+        assert_eq!(answer.number("x-ratelimit-remaining"), Some(remaining), "{answer:?}");
+        assert!(answer.number("x-ratelimit-reset").is_some(), "{answer:?}");
+        assert_eq!(answer.header("ratelimit"), None, "{answer:?}");
+    }
 }

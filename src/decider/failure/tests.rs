@@ -110,12 +110,13 @@ async fn each_rule_does_what_it_says() {
 
 #[tokio::test]
 async fn what_is_only_let_pass_shows_no_number() {
-    let test = Test::new(RULES, Modes::default()).await;
+    let test = Test::new(RULES, Modes { standings: true, ..Modes::default() }).await;
     let decision = test.ask(&["allow", "nothing", "local"]).await;
     assert!(decision.degraded);
     let bare = Status { code: Code::Ok, limit: None, remaining: 0, reset_s: None };
     assert_eq!(decision.statuses[..2], [bare.clone(), bare]);
     assert_eq!(decision.statuses[2].remaining, 9);
+    assert_eq!(decision.standings.len(), 1, "the one that is limited here");
 }
 
 #[tokio::test]

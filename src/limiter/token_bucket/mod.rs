@@ -123,6 +123,12 @@ impl Limit {
         self.rate.unit_of(self.burst)
     }
 
+    /// In how many seconds as many tokens arrive as it holds, rounded up: what may be promised in whole
+    /// seconds and is true. `None` where none ever arrive.
+    pub fn window_s(&self) -> Option<u64> {
+        self.rate.seconds_for(self.burst)
+    }
+
     /// Its promise, for people: `50 per second`, or `100 per second, bursts of 500`.
     pub fn in_words(&self) -> String {
         match self.unit() {

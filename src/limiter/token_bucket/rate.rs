@@ -23,6 +23,14 @@ impl Rate {
         u64::try_from(tokens / u128::from(self.period_us.max(1))).unwrap_or(u64::MAX)
     }
 
+    /// In how many seconds so many tokens arrive, rounded up; `None` where none ever do.
+    pub fn seconds_for(self, tokens: u32) -> Option<u64> {
+        let micros = u128::from(tokens) * u128::from(self.period_us);
+        let per_second = u128::from(self.tokens) * 1_000_000;
+        let seconds = (per_second > 0).then(|| micros.div_ceil(per_second))?;
+        Some(u64::try_from(seconds).unwrap_or(u64::MAX))
+    }
+
     /// The unit in which exactly `amount` tokens arrive, if there is one; its own first.
     pub fn unit_of(self, amount: u32) -> Option<Unit> {
         let arrives_in = |unit: &Unit| {
