@@ -241,7 +241,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) grpc_addr: String,
 
-    /// Where `POST /json`, `GET /healthcheck` and `GET /ready` are answered.
+    /// Where `POST /json`, `GET /healthcheck`, `GET /ready` and `GET /metrics` are answered.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -251,7 +251,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`, `GET /pools`. Elsewhere than on loopback it must be protected, by
+    /// Where the operator asks: `GET /rlconfig`, `GET /pools`, `GET /metrics`. Elsewhere than on loopback it must be protected, by
     /// --admin-token-file or --admin-client-names.
     #[arg(
         long,

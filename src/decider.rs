@@ -3,10 +3,12 @@
 //! There is always a decision: `failure.rs` says what is answered when the store cannot.
 //!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
-//! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told.
+//! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
+//! `event.rs` counts all that.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
 mod counter;
+mod event;
 mod failure;
 mod fold;
 mod lease;
@@ -20,6 +22,7 @@ mod tests;
 mod view;
 
 pub use counter::CounterView;
+pub use event::LeaseEvent;
 pub use failure::DegradedCounts;
 pub use lease::{Acquire, NotAcquired, Renewal};
 pub use orders::{LimitSet, NotOrdered, OrderCounts, Reach, Switched, in_words as switch_in_words};
@@ -39,6 +42,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use event::LeaseEvents;
 use failure::Degraded;
 use futures_util::FutureExt as _;
 use orders::OrderBook;
@@ -97,6 +101,7 @@ pub struct Decider {
     /// Held by whoever puts other rules in force.
     replacing: Mutex<()>,
     orders: OrderBook,
+    lease_events: LeaseEvents,
     #[cfg(test)]
     has_a_bug: std::sync::atomic::AtomicBool,
     refunds_ignored: AtomicU64,
@@ -122,6 +127,7 @@ impl Decider {
             degraded,
             replacing: Mutex::default(),
             orders: OrderBook::default(),
+            lease_events: LeaseEvents::default(),
             #[cfg(test)]
             has_a_bug: false.into(),
             refunds_ignored,
@@ -174,6 +180,16 @@ impl Decider {
             releases_given_up: self.pending.given_up(),
             refunds_ignored: self.refunds_ignored.load(Ordering::Relaxed),
         }
+    }
+
+    /// How often this became of a lease, since the process began.
+    pub fn lease_events(&self, event: LeaseEvent) -> u64 {
+        self.lease_events.of(event)
+    }
+
+    /// How many releases are kept until the store can take them.
+    pub fn releases_pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// How many requests were answered without the store.
@@ -277,6 +293,9 @@ impl Decider {
             taken.keep();
         }
         let verdict = decided?;
+        if id.is_some() && matches!(verdict.leased, Leased::For { .. }) {
+            self.lease_events.count(LeaseEvent::Taken);
+        }
         self.count_unmetered(&resolution.question, &verdict);
         Ok(Asked { verdict, taken, policies: None })
     }

@@ -15,12 +15,12 @@ pub use tls::{Files as TlsFiles, InvalidName, Names, Tls, TlsError};
 
 use crate::{
     clock::Clock,
-    decider::Decider,
+    decider::{Decider, PoolView},
     grpc::{self, Headers, Leases, Reports, Service},
-    http::{self, AdminAccess, Json, Readiness, Token},
+    http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     intake::Intake,
     reload::Reloads,
-    telemetry::{DoorCounts, DoorWatch, PoolWatch, Watch},
+    telemetry::{DoorView, DoorWatch, Metrics, MetricsError, PoolWatch, Sources, Watch},
 };
 use axum::Router;
 use door::Door;
@@ -131,6 +131,9 @@ pub enum ServeError {
     /// The descriptors that the build generated do not hold the service.
     #[error("this build is broken: its generated descriptors do not describe the service")]
     Descriptors,
+    /// What is counted cannot be told.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
 }
 
 /// Serves until `stop` completes, and what is in flight is finished, in two seconds and the time that the
@@ -150,9 +153,27 @@ pub async fn serve(
     let Settings { tls, client_names, admin, headers, reloads, most, longest_life, store_timeout } =
         settings;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
+    let is_loopback =
+        listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+    let mut grpc_door = Door::new(listeners.grpc, most.grpc);
+    let mut http_door = Door::new(listeners.http, most.http);
+    let mut admin_door = Door::new(listeners.admin, most.admin);
+    let views = [grpc_door.view("grpc"), http_door.view("http"), admin_door.view("admin")];
+    let (looked, pools) = watch::channel(Vec::new());
+    let sources = Sources {
+        decider: Arc::clone(&decider),
+        reloads: Arc::clone(&reloads),
+        pools,
+        doors: views.clone(),
+    };
+    let metrics = Arc::new(Metrics::new(sources)?);
+    let durations = metrics.durations();
+    decider.store().time(Arc::new(durations.clone()));
+    let scrapes = Scrapes::new(Arc::clone(&metrics));
+
     let readiness = Readiness::new(reloads);
     let intake = Intake::default();
-    let decisions = Service::new(Arc::clone(&decider), headers);
+    let decisions = Service::new(Arc::clone(&decider), headers).timed(durations.clone());
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(
         decisions.clone(),
@@ -162,22 +183,18 @@ pub async fn serve(
         intake.clone(),
         asks_clients,
     );
-    let is_loopback =
-        listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+    let public = public.merge(scrapes.clone().route(asks_clients));
     let access = AdminAccess {
         is_loopback,
         asks_certificates: !admin.client_names.is_empty(),
         token: admin.token.clone(),
     };
-    let operator = http::admin(Arc::clone(&decider), access);
+    let operator = http::admin(Arc::clone(&decider), access, scrapes.route(false));
     let (reporter, health) = tonic_health::server::health_reporter();
     tell_health(&reporter, ServingStatus::Serving).await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
-    let mut grpc_door = Door::new(listeners.grpc, most.grpc);
-    let mut http_door = Door::new(listeners.http, most.http);
-    let mut admin_door = Door::new(listeners.admin, most.admin);
     if let Some(tls) = &tls {
         grpc_door = grpc_door.with_tls(tls.http2(), client_names.clone());
         http_door = http_door.with_tls(tls.http1(), client_names);
@@ -193,13 +210,14 @@ pub async fn serve(
     if let Some(token) = admin.token {
         tokio::spawn(until_either(token.keep_current(), closed.clone()));
     }
-    let counts = [("gRPC", &grpc_door), ("HTTP", &http_door), ("admin", &admin_door)]
-        .map(|(name, door)| (DoorWatch::new(name), door.counts()));
-    let watcher = tokio::spawn(watch_store(Arc::clone(&decider), counts, told));
+    let [grpc, http, at_admin] = views;
+    let doors_watched = [("gRPC", grpc), ("HTTP", http), ("admin", at_admin)]
+        .map(|(name, view)| (DoorWatch::new(name), view));
+    let watcher = tokio::spawn(watch_store(Arc::clone(&decider), doors_watched, told));
     if let Some(tls) = tls {
         tokio::spawn(until_either(tls.keep_current(), closed.clone()));
     }
-    tokio::spawn(watch_pools(Arc::clone(&decider), closed.clone()));
+    tokio::spawn(watch_pools(Arc::clone(&decider), looked, closed.clone()));
     // Before the first request: a restart forgets no switch.
     let _ = time::timeout(FIRST_ORDERS, decider.hear_orders()).await;
     let following = Arc::clone(&decider);
@@ -207,8 +225,8 @@ pub async fn serve(
     tokio::spawn(until_either(following, closed.clone()));
     let services = Services {
         decisions,
-        leases: Leases::new(Arc::clone(&decider), closed.clone()),
-        reports: Reports::new(Arc::clone(&decider), closed.clone()),
+        leases: Leases::new(Arc::clone(&decider), closed.clone()).timed(durations.clone()),
+        reports: Reports::new(Arc::clone(&decider), closed.clone()).timed(durations.clone()),
         health,
         intake,
     };
@@ -285,7 +303,7 @@ async fn serve_http(door: Door, router: Router, closed: watch::Receiver<()>) {
 /// Tells the log how it stands with the store and at the doors, until all is over.
 async fn watch_store(
     decider: Arc<Decider>,
-    mut doors: [(DoorWatch, watch::Receiver<DoorCounts>); 3],
+    mut doors: [(DoorWatch, DoorView); 3],
     over: watch::Receiver<()>,
 ) {
     let store = decider.store().name();
@@ -306,15 +324,19 @@ async fn watch_store(
         lines.extend(watch.tell_leases(decider.lease_counts(), now));
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
-        for (watch, counts) in &mut doors {
-            let counts = *counts.borrow();
+        for (watch, door) in &mut doors {
+            let counts = *door.counts.borrow();
             log_of_doors(watch.tell(&counts, now));
         }
     }
 }
 
-/// Tells the log how it stands with the pools, until the doors close.
-async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
+/// Tells the log how it stands with the pools, and keeps what it saw for the metrics, until the doors close.
+async fn watch_pools(
+    decider: Arc<Decider>,
+    looked: watch::Sender<Vec<PoolView>>,
+    closed: watch::Receiver<()>,
+) {
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = PoolWatch::default();
@@ -323,14 +345,13 @@ async fn watch_pools(decider: Arc<Decider>, closed: watch::Receiver<()>) {
     let watching = async {
         loop {
             ticks.tick().await;
-            // A reload may bring the first pool that is worth a look.
-            if !decider.rules().has_reporting_pools() {
-                continue;
-            }
+            let pools = decider.pools().await;
             // Where the store cannot be asked, it has lines of its own for that.
-            if let Ok(pools) = decider.pools().await {
-                log(&store, watch.tell(&pools, clock.now()));
+            if let Ok(pools) = &pools {
+                log(&store, watch.tell(pools, clock.now()));
             }
+            // Then nobody knows how it stands with them.
+            looked.send_replace(pools.unwrap_or_default());
         }
     };
     until_either(watching, closed).await;

@@ -6,6 +6,7 @@
 mod support;
 
 use axum::{
+    Router,
     body::{Body, to_bytes},
     http::{Request, StatusCode, header},
 };
@@ -29,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(request) = request else { return };
     let token = Token::open(TokenSource::Environment(TOKEN.to_owned())).expect("a token");
     let access = AdminAccess { is_loopback: true, asks_certificates: false, token: Some(token) };
-    let admin = http::admin(new_decider(), access);
+    let admin = http::admin(new_decider(), access, Router::new());
     RUNTIME.block_on(async {
         let answer = admin.oneshot(request).await.expect("an answer");
         let status = answer.status();

@@ -11,6 +11,7 @@ use support::{RUNTIME, new_decider, new_service};
 use tollgate::{
     clock::Deadline,
     grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code},
+    telemetry::Method,
 };
 
 fuzz_target!(|message: &[u8]| {
@@ -18,7 +19,7 @@ fuzz_target!(|message: &[u8]| {
     let service = new_service(new_decider());
     // Twice, so that a request meets the states that it made.
     for _ in 0..2 {
-        let answer = service.answer(request.clone(), Deadline::default());
+        let answer = service.answer(Method::ShouldRateLimit, request.clone(), Deadline::default());
         let Ok(answer) = RUNTIME.block_on(answer) else { return };
         let response = answer.message;
         assert_ne!(response.overall_code(), Code::Unknown);

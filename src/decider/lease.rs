@@ -1,6 +1,6 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
-use super::{Asked, Decider, Taken, draw, draw_for, lease};
+use super::{Asked, Decider, LeaseEvent, Taken, draw, draw_for, lease};
 use crate::{
     clock::Deadline,
     decision::{Code, Decision},
@@ -294,6 +294,11 @@ impl Decider {
         again: Option<(&Request, Attempt)>,
     ) -> Result<Renewal, StoreError> {
         let renewed = self.store.renew(self.clock.now(), id, term).await?;
+        match renewed {
+            Renewed::Live { .. } => self.lease_events.count(LeaseEvent::Renewed),
+            Renewed::Expired => self.lease_events.count(LeaseEvent::Expired),
+            Renewed::AlreadyGone | Renewed::Lost => {}
+        }
         match (renewed, again) {
             (Renewed::Live { left_us }, _) => Ok(Renewal::Live { left_us }),
             (Renewed::AlreadyGone, _) => Ok(Renewal::AlreadyGone),
@@ -339,7 +344,10 @@ impl Decider {
         // Its holder knows of it. Should this answer be lost, the next renewal finds the lease.
         let asked = self.ask(&resolution, None, Deadline::default()).await?;
         Ok(match asked.verdict.leased {
-            Leased::For { left_us } | Leased::Again { left_us } => Renewal::Retaken { left_us },
+            Leased::For { left_us } | Leased::Again { left_us } => {
+                self.lease_events.count(LeaseEvent::Retaken);
+                Renewal::Retaken { left_us }
+            }
             Leased::Nothing if self.modes.shadow => Renewal::Retaken { left_us: term.as_micros() },
             Leased::Nothing | Leased::Conflict => Renewal::Lost,
         })

@@ -1,7 +1,7 @@
 //! Releases that are to be made: those that the store could not be told of are kept until it can, and those
 //! of requests that nobody waits for are made in the background.
 
-use super::Decider;
+use super::{Decider, LeaseEvent};
 use crate::{
     clock::Timestamp,
     lease::{Attempt, LeaseId, Release, Released},
@@ -86,6 +86,11 @@ impl Pending {
         self.given_up.load(Ordering::Relaxed)
     }
 
+    /// How many are kept.
+    pub(super) fn len(&self) -> usize {
+        self.kept().len()
+    }
+
     fn is_empty(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) == 0 && self.kept().is_empty()
     }
@@ -127,7 +132,7 @@ impl Decider {
         id: &LeaseId,
         what: Release,
     ) -> Result<Released, StoreError> {
-        let released = self.store.release(self.clock.now(), id, what).await;
+        let released = self.make(self.clock.now(), id, what).await;
         released.inspect_err(|error| {
             // Made twice, it would give back what another has taken under the same name meanwhile.
             let may_be_repeated = !matches!(what, Release::Last { .. }) || id.is_drawn();
@@ -138,6 +143,20 @@ impl Decider {
                 self.attend();
             }
         })
+    }
+
+    /// Makes a release.
+    async fn make(
+        &self,
+        now: Timestamp,
+        id: &LeaseId,
+        what: Release,
+    ) -> Result<Released, StoreError> {
+        let released = self.store.release(now, id, what).await?;
+        if let Some(event) = LeaseEvent::of(what, released) {
+            self.lease_events.count(event);
+        }
+        Ok(released)
     }
 
     /// Forgets releases by whoever knows an id that is now acquired again.
@@ -195,7 +214,7 @@ impl Decider {
         for release in oldest {
             let decider = Arc::clone(self);
             making.spawn(async move {
-                let made = decider.store.release(now, &release.id, release.what).await;
+                let made = decider.make(now, &release.id, release.what).await;
                 made.is_err().then_some(release)
             });
         }

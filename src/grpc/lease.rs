@@ -21,6 +21,7 @@ use crate::{
     decision::Decision,
     lease::{LeaseId, Released, Term},
     request::Request as Question,
+    telemetry::{Durations, Method},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
@@ -39,12 +40,19 @@ pub struct Leases {
     decider: Arc<Decider>,
     /// Closed when the server stops: streams end then.
     stopped: watch::Receiver<()>,
+    durations: Durations,
 }
 
 impl Leases {
     /// A service that asks this decider. Its streams end when `stopped` closes.
-    pub const fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
-        Self { decider, stopped }
+    pub fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
+        Self { decider, stopped, durations: Durations::default() }
+    }
+
+    /// The same, telling how long it takes to answer.
+    #[must_use]
+    pub fn timed(self, durations: Durations) -> Self {
+        Self { durations, ..self }
     }
 
     /// The service for a gRPC server.
@@ -59,6 +67,7 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<AcquireRequest>,
     ) -> Result<Response<AcquireResponse>, Status> {
+        let _underway = self.durations.begin(Method::Acquire);
         let deadline = deadline::noted(request.extensions());
         let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
         let mut stopped = self.stopped.clone();
@@ -75,6 +84,7 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<RenewRequest>,
     ) -> Result<Response<RenewResponse>, Status> {
+        let _underway = self.durations.begin(Method::Renew);
         let (id, term, again) = read_renew(request.into_inner()).map_err(Undecided::from)?;
         let renewal = self.decider.renew_for_its_holder(&id, term, again.as_ref()).await;
         Ok(Response::new(write_renewed(renewal.map_err(Undecided::from)?)))
@@ -84,6 +94,7 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<ReleaseRequest>,
     ) -> Result<Response<ReleaseResponse>, Status> {
+        let _underway = self.durations.begin(Method::Release);
         let id = read_id(&request.into_inner().lease_id).map_err(Undecided::from)?;
         // Whatever becomes of this call, the release is made.
         let decider = Arc::clone(&self.decider);
@@ -106,7 +117,7 @@ impl lease_service_server::LeaseService for Leases {
         /// A caller that does not read hears the latest late.
         const UNREAD: usize = 4;
         let (events, sent) = mpsc::channel(UNREAD);
-        let Self { decider, stopped } = self.clone();
+        let Self { decider, stopped, .. } = self.clone();
         tokio::spawn(hold::hold(decider, request.into_inner(), events, stopped));
         Ok(Response::new(ReceiverStream::new(sent)))
     }

@@ -20,6 +20,7 @@ use crate::{
     clock::Deadline,
     decider::{Decider, NotAcquired, NotReported, Taken},
     store::StoreError,
+    telemetry::{Durations, Method},
 };
 use futures_util::FutureExt as _;
 use proto::envoy::service::ratelimit::v3::{
@@ -94,12 +95,19 @@ pub type Server = rate_limit_service_server::RateLimitServiceServer<Service>;
 pub struct Service {
     decider: Arc<Decider>,
     headers: Arc<Headers>,
+    durations: Durations,
 }
 
 impl Service {
     /// A service that asks this decider, and adds these headers.
     pub fn new(decider: Arc<Decider>, headers: Headers) -> Self {
-        Self { decider, headers: Arc::new(headers) }
+        Self { decider, headers: Arc::new(headers), durations: Durations::default() }
+    }
+
+    /// The same, telling how long it takes to answer.
+    #[must_use]
+    pub fn timed(self, durations: Durations) -> Self {
+        Self { durations, ..self }
     }
 
     /// The service for a gRPC server.
@@ -107,16 +115,18 @@ impl Service {
         Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// Decides a request before the deadline.
+    /// Decides a request, which came by this method, before the deadline.
     ///
     /// # Errors
     ///
     /// Where the request cannot be meant, or a bug of ours keeps it from being read or answered.
     pub async fn answer(
         &self,
+        method: Method,
         message: RateLimitRequest,
         deadline: Deadline,
     ) -> Result<Answer, Undecided> {
+        let _underway = self.durations.begin(method);
         // Otherwise it would end the connection, and with it everything else that is asked on it.
         let answered = AssertUnwindSafe(self.read_and_answer(message, deadline)).catch_unwind();
         answered.await.unwrap_or(Err(Undecided::Bug))
@@ -154,7 +164,8 @@ impl rate_limit_service_server::RateLimitService for Service {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let deadline = deadline::noted(request.extensions());
-        let Answer { message, taken, .. } = self.answer(request.into_inner(), deadline).await?;
+        let Answer { message, taken, .. } =
+            self.answer(Method::ShouldRateLimit, request.into_inner(), deadline).await?;
         Ok(until_told(message, taken))
     }
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     decider::{Decider, Saying},
+    telemetry::{Durations, Method},
     unit::WHOLE_PARTS,
     worker::{Instant, InvalidLoad, Load, Reported, Settings},
 };
@@ -41,12 +42,19 @@ pub struct Reports {
     decider: Arc<Decider>,
     /// Closed when the server stops: streams end then.
     stopped: watch::Receiver<()>,
+    durations: Durations,
 }
 
 impl Reports {
     /// A service that tells this decider. Its streams end when `stopped` closes.
-    pub const fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
-        Self { decider, stopped }
+    pub fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
+        Self { decider, stopped, durations: Durations::default() }
+    }
+
+    /// The same, telling how long it takes to answer.
+    #[must_use]
+    pub fn timed(self, durations: Durations) -> Self {
+        Self { durations, ..self }
     }
 
     /// The service for a gRPC server.
@@ -61,7 +69,7 @@ impl utilization_service_server::UtilizationService for Reports {
         &self,
         request: Request<ReportUtilizationRequest>,
     ) -> Result<Response<ReportUtilizationResponse>, Status> {
-        Ok(Response::new(answer(&self.decider, request.into_inner()).await?))
+        Ok(Response::new(self.answer(request.into_inner()).await?))
     }
 
     type StreamUtilizationStream = ReceiverStream<Result<ReportUtilizationResponse, Status>>;
@@ -73,7 +81,7 @@ impl utilization_service_server::UtilizationService for Reports {
         /// Of answers that nobody reads, so many wait.
         const UNREAD: usize = 4;
         let (answers, sent) = mpsc::channel(UNREAD);
-        let Self { decider, mut stopped } = self.clone();
+        let (this, mut stopped) = (self.clone(), self.stopped.clone());
         let mut reports = request.into_inner();
         tokio::spawn(async move {
             loop {
@@ -85,7 +93,7 @@ impl utilization_service_server::UtilizationService for Reports {
                     }
                 };
                 let answer = match report {
-                    Ok(Some(report)) => answer(&decider, report).await,
+                    Ok(Some(report)) => this.answer(report).await,
                     Ok(None) => return,
                     Err(status) => Err(status),
                 };
@@ -106,13 +114,16 @@ impl utilization_service_server::UtilizationService for Reports {
     }
 }
 
-async fn answer(
-    decider: &Decider,
-    message: ReportUtilizationRequest,
-) -> Result<ReportUtilizationResponse, Status> {
-    let saying = read_saying(message).map_err(Undecided::from)?;
-    let (reported, settings) = decider.report(&saying).await.map_err(Undecided::from)?;
-    Ok(write_reported(&saying, &reported, &settings))
+impl Reports {
+    async fn answer(
+        &self,
+        message: ReportUtilizationRequest,
+    ) -> Result<ReportUtilizationResponse, Status> {
+        let _underway = self.durations.begin(Method::Report);
+        let saying = read_saying(message).map_err(Undecided::from)?;
+        let (reported, settings) = self.decider.report(&saying).await.map_err(Undecided::from)?;
+        Ok(write_reported(&saying, &reported, &settings))
+    }
 }
 
 fn read_saying(message: ReportUtilizationRequest) -> Result<Saying, InvalidRequest> {

@@ -10,6 +10,7 @@ use crate::{
         },
     },
     intake::{Counted, Intake},
+    telemetry::Method,
 };
 use axum::{
     body::Body,
@@ -127,7 +128,7 @@ async fn answer(
     deadline: Deadline,
 ) -> Result<Response, Status> {
     let request = json.read(body).map_err(Status::invalid_argument)?;
-    let answer = service.answer(request, deadline).await?;
+    let answer = service.answer(Method::Json, request, deadline).await?;
     let Answer { message: answer, sheds_load, taken } = answer;
     if let Some(taken) = taken {
         taken.keep();

@@ -1,14 +1,16 @@
-//! The HTTP doors: `/json` and the probes for everybody, the rules and the pools for the operator.
+//! The HTTP doors: `/json`, the probes and the metrics for everybody, the rules and the pools for the operator.
 
 mod caller;
 mod host;
 mod json;
+mod metrics;
 mod orders;
 mod pools;
 mod token;
 
 pub use caller::Caller;
 pub use json::Json;
+pub use metrics::Scrapes;
 pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{
@@ -94,13 +96,14 @@ pub struct AdminAccess {
     pub token: Option<Token>,
 }
 
-/// The door for the operator.
-pub fn admin(decider: Arc<Decider>, access: AdminAccess) -> Router {
+/// The door for the operator. What else is found there is protected in the same way.
+pub fn admin(decider: Arc<Decider>, access: AdminAccess, more: Router) -> Router {
     let mut router = Router::new()
         .route("/rlconfig", get(rules_in_force))
         .route("/pools", get(pools::show))
         .merge(orders::router())
-        .with_state(decider);
+        .with_state(decider)
+        .merge(more);
     // The last is asked first.
     if let Some(token) = access.token {
         router = router.layer(middleware::from_fn_with_state(token, with_token));

@@ -211,12 +211,6 @@ impl Rules {
         domain.is_some_and(|domain| domain.descriptors.iter().any(|it| sheds(it, pool)))
     }
 
-    /// Whether the workers of any pool are to report how busy they are.
-    pub fn has_reporting_pools(&self) -> bool {
-        let mut pools = self.domains.iter().flat_map(|domain| &domain.pools);
-        pools.any(|pool| pool.utilization.is_some())
-    }
-
     /// Whether there are rules for a domain.
     pub fn has_domain(&self, domain: &[u8]) -> bool {
         self.roots.contains_key(domain)

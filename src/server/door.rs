@@ -6,7 +6,10 @@ use super::{
     tls::{self, Current, Names},
     until_closed,
 };
-use crate::{http::Caller, telemetry::DoorCounts};
+use crate::{
+    http::Caller,
+    telemetry::{DoorCounts, DoorView},
+};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -28,6 +31,8 @@ const SLOWEST_HANDSHAKE: Duration = Duration::from_secs(10);
 pub(super) struct Door {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    /// How many there are.
+    most: usize,
     entrance: Entrance,
 }
 
@@ -41,8 +46,9 @@ struct Entrance {
 impl Door {
     /// A door with room for so many connections at a time.
     pub(super) fn new(listener: TcpListener, most: usize) -> Self {
-        let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { listener, places, entrance: Entrance { tls: None, counts: Arc::default() } }
+        let most = most.min(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(most));
+        Self { listener, places, most, entrance: Entrance { tls: None, counts: Arc::default() } }
     }
 
     /// The same door, but with TLS, where those are known whose certificate has one of these names.
@@ -51,9 +57,10 @@ impl Door {
         self
     }
 
-    /// What happens here.
-    pub(super) fn counts(&self) -> watch::Receiver<DoorCounts> {
-        self.entrance.counts.subscribe()
+    /// What happens here, under this name.
+    pub(super) fn view(&self, name: &'static str) -> DoorView {
+        let counts = self.entrance.counts.subscribe();
+        DoorView { name, counts, places: Arc::clone(&self.places), most: self.most }
     }
 
     /// Lets callers in until the doors close, and then waits for those who are in. Dropped, it cuts them off.

@@ -236,6 +236,11 @@ impl Memory {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
     }
 
+    /// How many keys it holds at most.
+    pub fn max_keys(&self) -> usize {
+        self.keys_per_shard * self.shards.len()
+    }
+
     /// Whether it holds no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -5,10 +5,12 @@ mod memory;
 pub mod orders;
 mod queue;
 pub mod redis;
+mod timing;
 
 pub use memory::Memory;
 pub use queue::{Place, Queues};
 pub use redis::{Listening, Redis};
+pub use timing::{Operation, Timing};
 
 use crate::{
     clock::{Deadline, Timestamp},
@@ -18,6 +20,7 @@ use crate::{
     verdict::{Question, Verdict},
     worker::{Report, Reported},
 };
+use std::sync::Arc;
 
 /// A store.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub struct Condition {
     pub cautions: Vec<String>,
     /// Requests that were not decided, since it was made.
     pub failures: Failures,
+    /// Whether it is not asked at present, for it gives no answer.
+    pub is_silent: bool,
     /// How often it was not asked any more for a while, for it gave no answer, since it was made.
     pub openings: u64,
     /// What became of charges that came too late, since it was made.
@@ -155,6 +160,14 @@ impl Store {
                 Condition { forgotten_live: memory.forgotten_live(), ..Condition::default() }
             }
             Self::Redis(redis) => redis.condition(),
+        }
+    }
+
+    /// Has the durations of its calls told from now on, where they go anywhere. Whoever is told first stays.
+    pub fn time(&self, timing: Arc<dyn Timing>) {
+        match self {
+            Self::Memory(_) => {}
+            Self::Redis(redis) => redis.time(timing),
         }
     }
 

@@ -1,8 +1,10 @@
-//! What the process says of itself.
+//! What the process says of itself: `watch.rs` what is worth a line in the log, `metric.rs` what can be counted.
 
+mod metric;
 mod watch;
 
-pub use watch::{DoorCounts, DoorWatch, PoolWatch, Watch};
+pub use metric::{Durations, Method, Metrics, MetricsError, Sources, Underway};
+pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, Watch};
 
 use std::{
     io::{IsTerminal as _, stderr},

@@ -8,7 +8,7 @@ mod pools;
 #[cfg(test)]
 mod tests;
 
-pub use doors::{DoorCounts, DoorWatch};
+pub use doors::{DoorCounts, DoorView, DoorWatch};
 pub use pools::PoolWatch;
 
 use crate::{

@@ -39,6 +39,7 @@ mod shedding;
 mod slots;
 mod storage;
 mod support;
+mod telemetry;
 mod tls;
 mod twins;
 mod utilization;

@@ -10,10 +10,7 @@ use super::{
     Way,
     script::{self, Beat, Call, Heard},
 };
-use crate::{
-    clock::Deadline,
-    key::{Key, Path},
-};
+use crate::key::{Key, Path};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, MissedTickBehavior};
 
@@ -88,7 +85,7 @@ pub(super) async fn beat(way: Arc<Way>) {
         let beat = Beat { id, epoch, ttl_us };
         let call = Call::heartbeat(&key, &beat);
         // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
-        if let Ok(heard) = way.ask_quietly(&call, script::read_heard, Deadline::default()).await {
+        if let Ok(heard) = way.ask_quietly(&call, script::read_heard).await {
             if let Some(loss) = remembered.hear(heard) {
                 way.condition.count_loss(loss);
             }

@@ -29,7 +29,7 @@ use crate::{
     lease::{LeaseId, Leased, Release, Released, Renewed, Term},
     limiter::State,
     store::{
-        self, Queues, StoreError,
+        self, Operation, Queues, StoreError, Timing,
         orders::{Telling, Told},
     },
     verdict::{Answer, Question, Verdict},
@@ -137,11 +137,17 @@ impl Redis {
             refusing: condition.refusing(),
             cautions: condition.cautions(),
             failures: condition.failures(),
+            is_silent: breaker.is_open(),
             openings: breaker.openings(),
             late_charges: condition.late_charges(),
             losses: condition.losses(),
             forgotten_live: 0,
         }
+    }
+
+    /// Has the durations of its calls told from now on. Whoever is told first stays.
+    pub fn time(&self, timing: Arc<dyn Timing>) {
+        self.way.time(timing);
     }
 
     /// How many processes use it, this one included, where it has told.
@@ -175,7 +181,8 @@ impl Redis {
     ///
     /// As for [`Redis::decide`].
     pub async fn release(&self, id: &LeaseId, what: Release) -> Result<Released, StoreError> {
-        self.way.ask(&Call::release(id, what), script::read_released, Deadline::default()).await
+        let call = Call::release(id, what);
+        self.way.ask(Operation::Release, &call, script::read_released).await
     }
 
     /// Renews a lease.
@@ -184,7 +191,8 @@ impl Redis {
     ///
     /// As for [`Redis::decide`].
     pub async fn renew(&self, id: &LeaseId, term: Option<Term>) -> Result<Renewed, StoreError> {
-        self.way.ask(&Call::renew(id, term), script::read_renewed, Deadline::default()).await
+        let call = Call::renew(id, term);
+        self.way.ask(Operation::Renew, &call, script::read_renewed).await
     }
 
     /// Takes in what a worker says.
@@ -193,7 +201,8 @@ impl Redis {
     ///
     /// As for [`Redis::decide`].
     pub async fn report(&self, keys: &[Key; 2], report: &Report) -> Result<Reported, StoreError> {
-        self.way.ask(&Call::report(keys, report), script::read_reported, Deadline::default()).await
+        let call = Call::report(keys, report);
+        self.way.ask(Operation::Report, &call, script::read_reported).await
     }
 
     /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.

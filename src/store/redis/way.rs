@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Deadline, Timestamp},
-    store::StoreError,
+    store::{Operation, StoreError, Timing},
     verdict::{Answer, Question},
 };
 use bb8_redis::bb8::Pool;
@@ -24,7 +24,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -57,6 +57,8 @@ pub(super) struct Way {
     clock: Clock,
     pub(super) condition: Arc<Condition>,
     pub(super) breaker: Breaker,
+    /// Who hears how long calls take.
+    timing: OnceLock<Arc<dyn Timing>>,
     waiting: Places,
     late: Places,
 }
@@ -70,7 +72,14 @@ impl Way {
     ) -> Self {
         let (waiting, late) = (Places::of(MOST_WAITING), Places::of(MOST_LATE));
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
-        Self { pool, scripts, timeout, clock, condition, breaker, waiting, late }
+        let timing = OnceLock::new();
+        Self { pool, scripts, timeout, clock, condition, breaker, timing, waiting, late }
+    }
+
+    /// Has the durations of calls told.
+    pub(super) fn time(&self, timing: Arc<dyn Timing>) {
+        // Whoever is told first stays.
+        let _ = self.timing.set(timing);
     }
 
     /// The longest that anybody waits.
@@ -91,12 +100,11 @@ impl Way {
     /// Calls a script.
     pub(super) async fn ask<T>(
         self: &Arc<Self>,
+        operation: Operation,
         call: &Call<'_>,
         read: impl FnOnce(&Value) -> Option<Reply<T>>,
-        deadline: Deadline,
     ) -> Result<T, StoreError> {
-        let asked = self.ask_quietly(call, read, deadline).await;
-        asked.inspect_err(|error| self.condition.count(error))
+        self.count(operation, self.ask_quietly(call, read)).await
     }
 
     /// The same for what is no request of anybody, and does not count as one.
@@ -104,9 +112,8 @@ impl Way {
         self: &Arc<Self>,
         call: &Call<'_>,
         read: impl FnOnce(&Value) -> Option<Reply<T>>,
-        deadline: Deadline,
     ) -> Result<T, StoreError> {
-        done(self.reply(call, None, (deadline, self.timeout)).await?, read)
+        done(self.reply(call, None, (Deadline::default(), self.timeout)).await?, read)
     }
 
     /// The same for what may take longer than a request may wait.
@@ -126,11 +133,26 @@ impl Way {
         question: &Question,
         deadline: Deadline,
     ) -> Result<Answer, StoreError> {
-        let within = (deadline, self.timeout);
-        let reply = self.reply(&Call::request(question), Some(question), within).await;
         let read = |reply: &Value| script::read_answer(reply, question);
-        let answer = reply.and_then(|reply| done(reply, read));
-        answer.inspect_err(|error| self.condition.count(error))
+        let deciding = async {
+            let within = (deadline, self.timeout);
+            done(self.reply(&Call::request(question), Some(question), within).await?, read)
+        };
+        self.count(Operation::Decide, deciding).await
+    }
+
+    /// Counts a call that fails, and tells how long it takes.
+    async fn count<T>(
+        &self,
+        operation: Operation,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let began = self.clock.now();
+        let asked = asking.await;
+        if let Some(timing) = self.timing.get() {
+            timing.took(operation, self.clock.now() - began);
+        }
+        asked.inspect_err(|error| self.condition.count(error))
     }
 
     /// The reply to a call, before the deadline, and within so long, after which it is Redis's fault that nothing

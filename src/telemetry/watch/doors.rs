@@ -6,6 +6,8 @@ mod tests;
 
 use super::Lines;
 use crate::clock::Timestamp;
+use std::sync::Arc;
+use tokio::sync::{Semaphore, watch};
 use tracing::Level;
 
 /// What has happened at a door since it was opened.
@@ -27,6 +29,13 @@ pub struct DoorCounts {
     pub at_odds: u64,
     /// Callers whose certificate is signed, but for no name that may ask here.
     pub strangers: u64,
+}
+
+impl DoorCounts {
+    /// Callers that were not let in, for whatever reason.
+    pub fn refused(&self) -> u64 {
+        KINDS.iter().map(|(count, _)| count(self)).sum()
+    }
 }
 
 /// What there is to count at a door, and what it means for the operator.
@@ -66,6 +75,26 @@ const KINDS: [Kind; 8] = [
         "clients showed a certificate that is signed, but for no name that may ask here (--tls-client-names says which may, and --admin-client-names on the admin port)",
     ),
 ];
+
+/// What can be seen of a door from elsewhere.
+#[derive(Debug, Clone)]
+pub struct DoorView {
+    /// Its name, in metrics.
+    pub name: &'static str,
+    /// What has happened there.
+    pub counts: watch::Receiver<DoorCounts>,
+    /// The places that are free.
+    pub places: Arc<Semaphore>,
+    /// How many there are.
+    pub most: usize,
+}
+
+impl DoorView {
+    /// How many connections are open.
+    pub fn open(&self) -> usize {
+        self.most.saturating_sub(self.places.available_permits())
+    }
+}
 
 /// What the log has been told of a door.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 mod authority;
 mod envoy;
 mod lease;
+mod metrics;
 mod proxy;
 mod redis;
 mod worker;
@@ -11,6 +12,7 @@ mod worker;
 pub(crate) use authority::{Authority, Identity, TlsClient};
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Hold, Leases, acquire, span};
+pub(crate) use metrics::Metrics;
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};
 pub(crate) use worker::{Reports, report};

@@ -1,0 +1,42 @@
+//! How it stands with the process as a server: its rules on disk, its doors, its bugs, its version.
+
+use super::{Instruments, flag, number};
+use opentelemetry::KeyValue;
+
+pub(super) fn register(instruments: &Instruments) {
+    instruments.gauge(
+        "tollgate.rules.valid",
+        "",
+        "0 while the rules on disk are refused and older ones serve, else 1",
+        |sources, tell| tell(flag(sources.reloads.condition().refusal.is_none()), &[]),
+    );
+    instruments.counter(
+        "tollgate.reloads",
+        "How often other rules were found on disk",
+        |sources, tell| {
+            let counts = sources.reloads.condition().counts;
+            tell(counts.loaded, &[KeyValue::new("outcome", "loaded")]);
+            tell(counts.refused, &[KeyValue::new("outcome", "refused")]);
+        },
+    );
+    instruments.gauge("tollgate.connections", "", "Open connections", |sources, tell| {
+        for door in &sources.doors {
+            tell(number(door.open() as u64), &[KeyValue::new("door", door.name)]);
+        }
+    });
+    instruments.counter(
+        "tollgate.connections.refused",
+        "Callers that were not let in",
+        |sources, tell| {
+            for door in &sources.doors {
+                tell(door.counts.borrow().refused(), &[KeyValue::new("door", door.name)]);
+            }
+        },
+    );
+    instruments.counter("tollgate.bugs", "Requests that met a bug of tollgate", |sources, tell| {
+        tell(sources.decider.degraded_counts().bugs, &[]);
+    });
+    instruments.gauge("tollgate.build.info", "", "1, for the version", |_, tell| {
+        tell(1.0, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
+    });
+}
