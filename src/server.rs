@@ -43,7 +43,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const LAST_ANSWERS_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long the server waits, before it serves, for what operators have said at run time.
-const FIRST_ORDERS: Duration = Duration::from_secs(1);
+const FIRST_ORDERS: Duration = Duration::from_secs(3);
 
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);
@@ -219,7 +219,11 @@ pub async fn serve(
     }
     tokio::spawn(watch_pools(Arc::clone(&decider), looked, closed.clone()));
     // Before the first request: a restart forgets no switch.
-    let _ = time::timeout(FIRST_ORDERS, decider.hear_orders()).await;
+    if time::timeout(FIRST_ORDERS, decider.hear_orders_at_last()).await.is_err() {
+        tracing::warn!(
+            "the store does not say what operators have said at run time: until it does, the rules are as their files say"
+        );
+    }
     let following = Arc::clone(&decider);
     let following = async move { following.follow_orders().await };
     tokio::spawn(until_either(following, closed.clone()));

@@ -311,6 +311,13 @@ impl Decider {
         }
     }
 
+    /// Hears what operators have said, as soon as the store says it.
+    pub async fn hear_orders_at_last(self: &Arc<Self>) {
+        while self.hear_orders().await.is_err() {
+            time::sleep(TRY_AGAIN).await;
+        }
+    }
+
     /// Tells the store what it has not been told, and hears what stands there, once.
     ///
     /// # Errors
