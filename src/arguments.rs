@@ -251,7 +251,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks: `GET /rlconfig`, `GET /pools`, `GET /metrics`. Elsewhere than on loopback it must be protected, by
+    /// Where the operator asks and gives orders: `GET /rlconfig`, `GET /pools`, `GET /rules`, `GET /metrics`. Elsewhere than on loopback it must be protected, by
     /// --admin-token-file or --admin-client-names.
     #[arg(
         long,

@@ -219,7 +219,8 @@ pub async fn serve(
     }
     tokio::spawn(watch_pools(Arc::clone(&decider), looked, closed.clone()));
     // Before the first request: a restart forgets no switch.
-    if time::timeout(FIRST_ORDERS, decider.hear_orders_at_last()).await.is_err() {
+    let heard = time::timeout(FIRST_ORDERS, decider.hear_orders_at_last()).await;
+    if !matches!(heard, Ok(Ok(()))) {
         tracing::warn!(
             "the store does not say what operators have said at run time: until it does, the rules are as their files say"
         );

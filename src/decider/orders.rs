@@ -296,7 +296,16 @@ impl Decider {
     pub fn untold_orders(&self) -> Option<String> {
         let book = self.orders.book();
         let trouble = book.trouble.as_ref().filter(|_| !book.untold.is_empty());
-        trouble.map(ToString::to_string)
+        trouble.map(|error| self.why(error))
+    }
+
+    /// What is wrong with the store, for the operator, who is told more than callers are.
+    fn why(&self, error: &StoreError) -> String {
+        let reason = match error {
+            StoreError::Refused(reason) => Some(reason.clone()),
+            _ => self.store.condition().down,
+        };
+        reason.map_or_else(|| error.to_string(), |reason| printable(&reason))
     }
 
     /// Hears what operators have said, again and again, for as long as it is polled.
@@ -312,9 +321,17 @@ impl Decider {
     }
 
     /// Hears what operators have said, as soon as the store says it.
-    pub async fn hear_orders_at_last(self: &Arc<Self>) {
-        while self.hear_orders().await.is_err() {
-            time::sleep(TRY_AGAIN).await;
+    ///
+    /// # Errors
+    ///
+    /// Where the store will not say it.
+    pub async fn hear_orders_at_last(self: &Arc<Self>) -> Result<(), StoreError> {
+        loop {
+            match self.hear_orders().await {
+                Ok(()) => return Ok(()),
+                Err(error @ StoreError::Refused(_)) => return Err(error),
+                Err(_) => time::sleep(TRY_AGAIN).await,
+            }
         }
     }
 
@@ -369,10 +386,7 @@ impl Decider {
         }
         self.put_orders_in_force().await;
         Ok(match trouble {
-            Some(error) => {
-                let down = self.store.condition().down.map(|why| printable(&why));
-                Reach::Untold(down.unwrap_or_else(|| error.to_string()))
-            }
+            Some(error) => Reach::Untold(self.why(&error)),
             None if self.store.is_shared() => Reach::Replicas,
             None => Reach::Process,
         })

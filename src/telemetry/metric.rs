@@ -11,6 +11,7 @@
 mod decision;
 mod duration;
 mod lease;
+mod order;
 mod pool;
 mod process;
 mod server;
@@ -93,6 +94,7 @@ impl Metrics {
         lease::register(&instruments);
         pool::register(&instruments);
         server::register(&instruments);
+        order::register(&instruments);
         process::register(&instruments);
         Ok(Self { registry, durations, _provider: provider })
     }

@@ -214,8 +214,21 @@ async fn a_fault_is_logged_once_however_often_it_is_met() {
 }
 
 /// Permissions that `docs/redis.md` calls dispensable.
-const DISPENSABLE: [&str; 7] =
-    ["&tg1:*", "+publish", "+subscribe", "+unsubscribe", "+info", "+config|get", "+ping"];
+const DISPENSABLE: [&str; 13] = [
+    "&tg1:*",
+    "+type",
+    "+hget",
+    "+hset",
+    "+hdel",
+    "+hlen",
+    "+hgetall",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+    "+info",
+    "+config|get",
+    "+ping",
+];
 
 /// The permissions that `docs/redis.md` lists, as the words of an ACL rule.
 fn documented() -> Vec<String> {

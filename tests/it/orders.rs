@@ -6,8 +6,8 @@ mod twins;
 use crate::{
     grpc::Client,
     support::{
-        self, Leases, Proxy, Redis, Server, Store, TempDir, a_second, acquire, on, on_every_store,
-        until,
+        self, Leases, PATIENT, Proxy, Redis, Server, Store, TempDir, a_second, acquire, on,
+        on_every_store, until,
     },
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
@@ -526,4 +526,20 @@ async fn what_was_said_meanwhile_is_not_undone_by_who_could_not_be_told() {
     .await;
     until("it obeys the other", async || (!passes(&cut_off, &dark).await).then_some(())).await;
     assert!(!passes(&other, &dark).await);
+}
+
+#[tokio::test]
+async fn a_redis_that_forbids_it_is_told_and_the_order_obeyed_here() {
+    let redis = Redis::start().await;
+    let permissions = "~tg1:* +evalsha +eval +script|load +time +get +set +unlink";
+    let user = ["ACL", "SETUSER", "tollgate", "on", ">secret"];
+    let user: Vec<_> = user.into_iter().chain(permissions.split(' ')).collect();
+    redis.ask::<()>(&user).await;
+    let files = TempDir::new();
+    files.file("edge.yaml", RULES);
+    let url = format!("{}?user=tollgate&pass=secret", redis.url());
+    let server = Server::start_with(files.path(), &[("TOLLGATE_STORE", &url), PATIENT]).await;
+    let said = say(&server, "rule enforce edge:dark").await;
+    assert!(said.contains("on this process only") && said.contains("ACL forbids"), "{said}");
+    assert!(!passes(&server, &edge(&[["dark", "x"]])).await);
 }

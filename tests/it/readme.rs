@@ -64,6 +64,7 @@ async fn its_commands_print_what_it_shows() {
                 let command = command.replace("localhost:8080", &server.http.to_string());
                 let mut bash = Command::new("bash");
                 bash.args(["-c", &format!("{{ {command}; }} 2>&1")]).current_dir(files.path());
+                bash.env("TOLLGATE_ADMIN_ADDR", server.admin.to_string());
                 let output = bash.env("PATH", &path).stdin(Stdio::null());
                 String::from_utf8(output.output().await.unwrap().stdout).unwrap()
             }

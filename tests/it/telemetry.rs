@@ -9,6 +9,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
+use tokio::task::JoinSet;
 use tollgate::grpc::proto::tollgate::v1::{
     ReportUtilizationRequest, report_utilization_request::Load,
 };
@@ -250,11 +251,20 @@ async fn a_lost_store_is_told_and_so_is_what_was_decided_without_it() {
 #[tokio::test]
 async fn a_store_that_hangs_opens_the_breaker() {
     let redis = Redis::start().await;
-    let mut shop =
+    let shop =
         Shop::open(&[("TOLLGATE_STORE", redis.url()), ("TOLLGATE_STORE_TIMEOUT", "10ms")]).await;
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        clients.push(Client::connect(shop.server.grpc).await);
+    }
     redis.signal("STOP").await;
+    // Twenty in a row are enough, if they come before it is known that the connections do not work.
+    let mut asking = JoinSet::new();
+    for mut client in clients {
+        asking.spawn(async move { client.ask(&request("shop", &[["user", "alice"]])).await });
+    }
+    asking.join_all().await;
     until("the breaker is open", async || {
-        shop.ask(&[["user", "alice"]]).await;
         let metrics = shop.metrics().await;
         (metrics.value("tollgate_store_breaker_open", &[]) == Some(1.0)).then_some(())
     })
