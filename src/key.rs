@@ -12,6 +12,7 @@
 //! tg1:utilization:edge#api       how busy its workers are
 //! tg1:worker:edge#api:web-1      what one of them said last
 //! tg1:lease:lease-5e0f1c…        the record of a lease
+//! tg1:shadow:hour-3:edge:plan=free:user      what that rule, in shadow, would have refused in ten minutes
 //! ```
 //!
 //! Bytes that mean something in the grammar, and those that are not printable ASCII, are written as
@@ -21,6 +22,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::shadow::Window;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 
@@ -29,6 +31,9 @@ const VERSION: &str = "tg1";
 
 /// What the keys of leases' records have in the place of a limiter.
 const LEASE: &str = "lease";
+
+/// What the keys of what rules did in shadow have there.
+const SHADOW: &str = "shadow";
 
 /// The longest path that stands in a key as it is, in bytes. Beyond that a key holds a SHA-256 of it:
 /// a caller may send 50 KB, and gets a state of his own all the same.
@@ -41,7 +46,10 @@ pub struct Key(Box<str>);
 impl Key {
     /// The key of a limit's state.
     pub fn new(limiter: &str, path: &Path) -> Self {
-        let text = &path.text;
+        Self::of_text(limiter, &path.text)
+    }
+
+    fn of_text(limiter: &str, text: &str) -> Self {
         Self(if text.len() <= LONGEST {
             format!("{VERSION}:{limiter}:{text}").into()
         } else {
@@ -56,6 +64,19 @@ impl Key {
     /// The key of a lease's record, by the text of its id.
     pub fn of_lease(text: &str) -> Self {
         Self(format!("{VERSION}:{LEASE}:{text}").into())
+    }
+
+    /// The keys of what a rule did in shadow, by its path: one for each of [`PLACES`](crate::shadow::PLACES).
+    pub fn of_shadow(rule: &str) -> Vec<Self> {
+        let places = Window::places();
+        let keys = places.map(|(window, place)| format!("{SHADOW}:{window}-{place}"));
+        keys.map(|kind| Self::of_text(&kind, rule)).collect()
+    }
+
+    /// The path of the state, where it is the key of a limit's: what it is the state of. A path that was too long
+    /// is a `~` and a hash.
+    pub fn path(&self) -> &str {
+        self.0.splitn(3, ':').nth(2).unwrap_or_default()
     }
 
     /// What it is the key of: a limiter, a lease or a worker.

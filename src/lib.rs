@@ -32,6 +32,7 @@ pub mod report;
 pub mod request;
 pub mod rules;
 pub mod server;
+pub mod shadow;
 pub mod store;
 pub mod telemetry;
 pub mod unit;
