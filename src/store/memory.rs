@@ -14,6 +14,7 @@
 //! last, and before it the records of leases. Forgetting a live state lets its
 //! caller have again what he had used, so it is counted, and the server says so in its log.
 
+mod shadow;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::{
     release::release,
     renew::renew,
     report::report,
+    shadow::Slots,
     store::{
         Queues,
         orders::{Orders, Telling, Told},
@@ -34,6 +36,7 @@ use crate::{
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -67,6 +70,8 @@ pub struct Memory {
     forgotten_live: AtomicU64,
     queues: Queues,
     orders: Mutex<Orders>,
+    /// What rules in shadow did of late, by their paths.
+    shadow: Mutex<BTreeMap<Box<str>, Slots>>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +103,7 @@ impl Memory {
             forgotten_live: AtomicU64::new(0),
             queues: Queues::default(),
             orders: Mutex::default(),
+            shadow: Mutex::default(),
         }
     }
 
@@ -391,6 +397,6 @@ fn hash_at(entries: &[Entry], place: u32, hasher: &RandomState) -> u64 {
 }
 
 /// A lock that a panic left behind still guards whole entries: nothing here stops half-way.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(locked: &Mutex<T>) -> MutexGuard<'_, T> {
+    locked.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ use crate::{
     key::Key,
     lease::{LeaseId, Release, Released, Renewed, Term},
     limiter::State,
+    shadow::{Seen, Slots},
     verdict::{Question, Verdict},
     worker::{Report, Reported},
 };
@@ -300,6 +301,42 @@ impl Store {
     /// Whether what is kept there is shared with other processes, and outlives this one.
     pub const fn is_shared(&self) -> bool {
         matches!(self, Self::Redis(_))
+    }
+
+    /// Adds what a rule in shadow did since this was last told.
+    ///
+    /// # Errors
+    ///
+    /// Where the store did not do it, or did not say so.
+    pub async fn tell_shadow(
+        &self,
+        now: Timestamp,
+        rule: &str,
+        seen: &Seen,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(memory) => {
+                memory.tell_shadow(now, rule, seen);
+                Ok(())
+            }
+            Self::Redis(redis) => redis.tell_shadow(rule, seen).await,
+        }
+    }
+
+    /// What a rule in shadow did of late, and the time by the store's clock.
+    ///
+    /// # Errors
+    ///
+    /// Where the store cannot be asked.
+    pub async fn shadow(
+        &self,
+        now: Timestamp,
+        rule: &str,
+    ) -> Result<(Timestamp, Slots), StoreError> {
+        match self {
+            Self::Memory(memory) => Ok((now, memory.shadow(rule))),
+            Self::Redis(redis) => redis.shadow(rule).await,
+        }
     }
 
     /// Who waits for slots.

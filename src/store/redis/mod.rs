@@ -16,6 +16,7 @@ mod fault;
 mod heartbeat;
 mod listener;
 pub mod script;
+pub mod shadow;
 pub mod stored;
 mod survey;
 mod way;
@@ -229,7 +230,7 @@ impl Redis {
         for key in keys {
             pipe.cmd("GET").arg(key.as_str());
         }
-        let replies = self.all_of(&pipe).await?;
+        let replies = self.all_of(&pipe, self.way.timeout()).await?;
         let (now, states) = stored::read_all(keys, &replies)
             .ok_or_else(|| StoreError::Refused("the reply is not what was asked for".to_owned()))?;
         Ok((now, states))
@@ -246,17 +247,17 @@ impl Redis {
             pipe.cmd("UNLINK").arg(key.as_str());
             pipe.cmd("PUBLISH").arg(key.as_str()).arg("");
         }
-        self.all_of(&pipe).await.map(drop)
+        self.all_of(&pipe, self.way.timeout()).await.map(drop)
     }
 
-    /// The replies to several commands, none of which decides anything.
-    async fn all_of(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    /// The replies to several commands, none of which decides anything, within so long.
+    async fn all_of(&self, pipe: &Pipeline, longest: Duration) -> Result<Vec<Value>, StoreError> {
         let asking = async {
             let mut connection = self.way.connection().await.ok_or(StoreError::Unreachable)?;
             let replies: Result<Vec<Value>, _> = pipe.query_async(&mut connection.redis).await;
             replies.map_err(|error| way::failure(&connection, &error))
         };
-        let replies = time::timeout(self.way.timeout(), asking).await;
+        let replies = time::timeout(longest, asking).await;
         replies.unwrap_or(Err(StoreError::Late))
     }
 

@@ -1,10 +1,12 @@
 //! The scripts that decide in Redis, and the way to call them: questions in, answers out.
 
+use super::shadow;
 use crate::{
     clock::Timestamp,
     key::Key,
     lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
+    shadow::Seen,
     store::orders::{Change, Changed, Fields, Telling, Told},
     verdict::{Answer, Outcome, Question},
     worker::{self, Report, Reported},
@@ -28,6 +30,7 @@ const RENEW: &str = include_str!("../../../lua/renew.lua");
 const REPORT: &str = include_str!("../../../lua/report.lua");
 const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 const ORDERS: &str = include_str!("../../../lua/orders.lua");
+const SHADOW: &str = include_str!("../../../lua/shadow.lua");
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
@@ -47,12 +50,21 @@ pub enum Script {
     Heartbeat,
     /// Tells what operators have said, and hears it.
     Orders,
+    /// Adds what a rule in shadow did.
+    Shadow,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 6] =
-        [Self::Request, Self::Release, Self::Renew, Self::Report, Self::Heartbeat, Self::Orders];
+    pub const ALL: [Self; 7] = [
+        Self::Request,
+        Self::Release,
+        Self::Renew,
+        Self::Report,
+        Self::Heartbeat,
+        Self::Orders,
+        Self::Shadow,
+    ];
 
     /// Where it stands in the list.
     pub const fn place(self) -> usize {
@@ -63,6 +75,7 @@ impl Script {
             Self::Report => 3,
             Self::Heartbeat => 4,
             Self::Orders => 5,
+            Self::Shadow => 6,
         }
     }
 
@@ -78,6 +91,7 @@ impl Script {
             Self::Report => [clock, KEY, TERM, WORKERS, WORKER, REPORT].join("\n"),
             Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
             Self::Orders => [clock, KEY, ORDERS].join("\n"),
+            Self::Shadow => [clock, KEY, SHADOW].join("\n"),
         }
     }
 }
@@ -172,6 +186,12 @@ impl<'a> Call<'a> {
         }
         let arguments = arguments.into_iter().map(String::into_bytes).collect();
         Self { script: Script::Orders, keys: vec![key], arguments }
+    }
+
+    /// To add what a rule in shadow did, to the slots under these keys.
+    pub fn shadow(keys: &'a [Key], seen: &Seen) -> Self {
+        let arguments = vec![shadow::write(seen)];
+        Self { script: Script::Shadow, keys: keys.iter().collect(), arguments }
     }
 
     /// The command for a Redis that knows the script by this name.
@@ -331,6 +351,11 @@ pub fn read_reported(reply: &Value) -> Option<Reply<Reported>> {
             workers: workers.try_into().ok()?,
         })
     })
+}
+
+/// Reads the reply to what a rule in shadow did.
+pub fn read_added(reply: &Value) -> Option<Reply<()>> {
+    read(reply, |numbers| numbers.is_empty().then_some(()))
 }
 
 /// Reads the reply to a heartbeat.

@@ -15,12 +15,17 @@ const LARGEST: f64 = 9_007_199_254_740_992.0;
 /// Reads the replies to TIME, and to a GET for each key. `None` where they are none.
 pub(super) fn read_all(keys: &[Key], replies: &[Value]) -> Option<(Timestamp, Vec<Option<State>>)> {
     let (time, values) = replies.split_first()?;
-    let (seconds, micros): (u64, u64) = redis::from_redis_value(time.clone()).ok()?;
     let states = keys.iter().zip(values).map(|(key, value)| match value {
         Value::BulkString(bytes) => read(key, bytes),
         _ => None,
     });
-    Some((Timestamp::from_micros(seconds * 1_000_000 + micros), states.collect()))
+    Some((read_time(time)?, states.collect()))
+}
+
+/// Reads the reply to TIME.
+pub(super) fn read_time(reply: &Value) -> Option<Timestamp> {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(reply.clone()).ok()?;
+    Some(Timestamp::from_micros(seconds * 1_000_000 + micros))
 }
 
 /// Reads the state of a limit, or what a worker said, under a key of this name. `None` where it is none. What
@@ -75,10 +80,10 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
 }
 
 /// Little-endian doubles, all of them whole.
-struct Numbers<'a>(std::slice::Iter<'a, [u8; 8]>);
+pub(super) struct Numbers<'a>(std::slice::Iter<'a, [u8; 8]>);
 
 impl<'a> Numbers<'a> {
-    fn of(bytes: &'a [u8]) -> Option<Self> {
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         let (numbers, rest) = bytes.as_chunks();
         rest.is_empty().then(|| Self(numbers.iter()))
     }
@@ -93,7 +98,7 @@ impl<'a> Numbers<'a> {
         (number.fract() == 0.0 && number.abs() <= LARGEST).then_some(number as i64)
     }
 
-    fn count(&mut self) -> Option<u64> {
+    pub(super) fn count(&mut self) -> Option<u64> {
         self.whole()?.try_into().ok()
     }
 
