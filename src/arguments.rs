@@ -13,6 +13,7 @@ use tollgate::{
     http::{InvalidToken, Token, TokenSource},
     rules::OnStoreFailure,
     server::{Names, TlsFiles},
+    shadow::Window,
     store::redis,
 };
 
@@ -45,6 +46,13 @@ pub(crate) enum Command {
     /// store.
     #[command(after_long_help = POOLS_HELP)]
     Pools(Pools),
+    /// Show what rules in shadow mode would have refused.
+    ///
+    /// Of each rule: how many requests it met in the last minute, hour and day, which share of them it would have
+    /// refused, and whom most; summed over all servers that share a store. Exits with 1 where the server cannot be
+    /// asked, or cannot ask its store.
+    #[command(after_long_help = SHADOW_REPORT_HELP)]
+    ShadowReport(ShadowReport),
     /// Switch rules of a running server: off and on, to shadow mode and back.
     ///
     /// What is said is kept in the store: all replicas that share it obey within a second, and a restart remembers.
@@ -209,6 +217,21 @@ pub(crate) struct Clearing {
     pub(crate) asking: Asking,
 }
 
+/// What `tollgate shadow-report --help` teaches beside the flags.
+const SHADOW_REPORT_HELP: &str = "\
+Examples:
+  tollgate shadow-report                          of all rules in shadow
+  tollgate shadow-report edge:plan=free:user      of one, by its path
+  tollgate shadow-report --window minute --watch  what goes on now
+  tollgate shadow-report --json | jq '.rules[] | {rule, shares: [.windows[].share]}'
+
+How to read it:
+  A window is six slots, of which the last has not ended: `the last hour` is
+  50 to 60 minutes. Requests that the store did not decide are in no share.
+
+  How often a key would have been refused is what is certain: it may have been
+  somewhat more where very many keys would have been.";
+
 /// What `tollgate pools --help` teaches beside the flags.
 const POOLS_HELP: &str = "\
 Examples:
@@ -251,8 +274,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) http_addr: String,
 
-    /// Where the operator asks and gives orders: `GET /rlconfig`, `GET /pools`, `GET /rules`, `GET /metrics`. Elsewhere than on loopback it must be protected, by
-    /// --admin-token-file or --admin-client-names.
+    /// Where the operator asks: rules and switches, pools, rules in shadow, metrics. Elsewhere than on loopback it
+    /// must be protected, by --admin-token-file or --admin-client-names.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -527,6 +550,30 @@ pub(crate) struct Pools {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ShadowReport {
+    /// The rule to show, by its path or its name, also where it has left shadow or is gone; or a domain. Without
+    /// it, all rules in shadow.
+    #[arg(value_name = "RULE")]
+    pub(crate) rule: Option<String>,
+
+    /// Show this window alone: minute, hour or day. Without it, all three, with the keys of the hour.
+    #[arg(long, value_name = "WINDOW", value_parser = window)]
+    pub(crate) window: Option<Window>,
+
+    /// How many keys to show of each rule, those first that would have been refused most.
+    #[arg(long, value_name = "KEYS", default_value = "10",
+          value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) top: u32,
+
+    /// Ask again every second, until Ctrl-C. A terminal is drawn anew; elsewhere one view follows the other.
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
 /// Which server to ask.
 #[derive(Debug, Args)]
 pub(crate) struct Admin {
@@ -659,6 +706,10 @@ fn timeout(text: &str) -> Result<Duration, String> {
     duration(text, "ms")
         .filter(|it| !it.is_zero() && *it <= Duration::from_secs(60))
         .ok_or_else(|| "write a duration from 1ms to 60s".to_owned())
+}
+
+fn window(name: &str) -> Result<Window, String> {
+    Window::named(name).ok_or_else(|| "write minute, hour or day".to_owned())
 }
 
 fn policy(name: &str) -> Result<OnStoreFailure, String> {

@@ -5,6 +5,7 @@
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
 //! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
 //! `event.rs` counts all that.
+//! `shadow.rs` keeps what limits in shadow would have refused, and reports it.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
 mod counter;
@@ -15,6 +16,7 @@ mod lease;
 mod orders;
 mod pending;
 mod report;
+mod shadow;
 mod taken;
 mod tally;
 #[cfg(test)]
@@ -27,6 +29,7 @@ pub use failure::DegradedCounts;
 pub use lease::{Acquire, NotAcquired, Renewal};
 pub use orders::{LimitSet, NotOrdered, OrderCounts, Reach, Switched, in_words as switch_in_words};
 pub use report::{NotReported, Saying};
+pub use shadow::{NoShadowReport, ShadowReport, ShadowView, Standing};
 pub use taken::Taken;
 pub use view::{PoolView, WorkersView, text as pools_text};
 
@@ -47,6 +50,7 @@ use failure::Degraded;
 use futures_util::FutureExt as _;
 use orders::OrderBook;
 use pending::Pending;
+use shadow::Shadow;
 use std::{
     panic::AssertUnwindSafe,
     sync::{
@@ -102,6 +106,7 @@ pub struct Decider {
     replacing: Mutex<()>,
     orders: OrderBook,
     lease_events: LeaseEvents,
+    shadow: Shadow,
     #[cfg(test)]
     has_a_bug: std::sync::atomic::AtomicBool,
     refunds_ignored: AtomicU64,
@@ -128,6 +133,7 @@ impl Decider {
             replacing: Mutex::default(),
             orders: OrderBook::default(),
             lease_events: LeaseEvents::default(),
+            shadow: Shadow::default(),
             #[cfg(test)]
             has_a_bug: false.into(),
             refunds_ignored,
@@ -331,7 +337,7 @@ impl Decider {
         if !matches!(asked.verdict.leased, Leased::Again { .. } | Leased::Conflict) {
             let is_refused = decision.code == Code::OverLimit;
             rules.traffic(&request.domain).count(is_refused, decision.degraded);
-            tally::count(resolution, asked, self.modes.shadow);
+            tally::count(resolution, asked, self.modes.shadow, &self.shadow);
         }
         if self.modes.metadata {
             decision.metadata = fold::metadata(resolution, &decision.statuses);

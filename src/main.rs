@@ -7,6 +7,8 @@ mod orders;
 mod pools;
 mod redraw;
 mod screen;
+mod shadow_report;
+mod watch;
 
 use anyhow::{Context as _, anyhow};
 use arguments::{Arguments, Check, Command, Serve, StoreKind};
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check(&arguments),
         Command::Pools(arguments) => ask(pools::show(&arguments)),
+        Command::ShadowReport(arguments) => ask(shadow_report::show(&arguments)),
         Command::Rule(command) => ask(orders::rule(&command)),
         Command::Limit(command) => ask(orders::limit(&command)),
         Command::Key(command) => ask(orders::key(&command)),

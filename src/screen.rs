@@ -31,7 +31,10 @@ pub(crate) fn of(
     let (leases, utilization) = (grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE);
     let _ = writeln!(screen, "{:32}{leases}, {utilization}", "");
     let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready{tls}");
-    let _ = writeln!(screen, "  admin  {admin:<22} GET /rlconfig, GET /pools, GET /rules");
+    let _ = writeln!(
+        screen,
+        "  admin  {admin:<22} GET /rlconfig, GET /rules, GET /pools, GET /shadow-report"
+    );
     let store = match store {
         StoreKind::Memory => format!("memory, at most {} keys", arguments.max_keys),
         StoreKind::Redis(address) => address.to_string(),

@@ -37,6 +37,9 @@ use tracing::Level;
 /// How long releases may take that are still to be made at the end.
 const LAST_RELEASES: Duration = Duration::from_secs(1);
 
+/// How long the store may meanwhile take to hear what rules in shadow did last.
+const LAST_TELLING: Duration = Duration::from_secs(1);
+
 /// How long what is in flight may take once the doors are closed, beside what its store takes, and at most.
 /// Who reads or writes slower than that, or says nothing, holds up nobody's end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -195,6 +198,7 @@ pub async fn serve(
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
+    let (answering, answered) = watch::channel(());
     if let Some(tls) = &tls {
         grpc_door = grpc_door.with_tls(tls.http2(), client_names.clone());
         http_door = http_door.with_tls(tls.http1(), client_names);
@@ -214,6 +218,7 @@ pub async fn serve(
     let doors_watched = [("gRPC", grpc), ("HTTP", http), ("admin", at_admin)]
         .map(|(name, view)| (DoorWatch::new(name), view));
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), doors_watched, told));
+    let teller = tokio::spawn(tell_shadow(Arc::clone(&decider), answered));
     if let Some(tls) = tls {
         tokio::spawn(until_either(tls.keep_current(), closed.clone()));
     }
@@ -263,7 +268,9 @@ pub async fn serve(
             })
         }
     };
-    decider.finish_releases(LAST_RELEASES).await;
+    drop(answering);
+    let telling = time::timeout(LAST_TELLING, teller);
+    let _ = tokio::join!(decider.finish_releases(LAST_RELEASES), telling);
     drop(over);
     // What it has to say last is short.
     let _ = watcher.await;
@@ -334,6 +341,11 @@ async fn watch_store(
             log_of_doors(watch.tell(&counts, now));
         }
     }
+}
+
+/// Tells the store what rules in shadow would have refused, until nothing is answered any more.
+async fn tell_shadow(decider: Arc<Decider>, answered: watch::Receiver<()>) {
+    decider.keep_telling_shadow(until_closed(answered)).await;
 }
 
 /// Tells the log how it stands with the pools, and keeps what it saw for the metrics, until the doors close.

@@ -85,3 +85,11 @@ pub fn span(micros: u64) -> String {
 pub fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
+
+/// A share that was measured, rounded: `82.4 %`. What is little is not shown as nothing.
+pub fn percent(share: f64) -> String {
+    match (share * 1000.0).round() / 10.0 {
+        percent if percent == 0.0 && share > 0.0 => "under 0.1 %".to_owned(),
+        percent => format!("{percent} %"),
+    }
+}

@@ -1,16 +1,22 @@
-//! What each limit did to a request, counted by its rule.
+//! What each limit did to a request, counted by its rule; and of one in shadow, whom it would have refused.
 
-use super::Asked;
+use super::{Asked, shadow::Shadow};
 use crate::{
     limiter::Cost,
     rules::{Effect, Resolution},
 };
 
 /// Counts every check of a rule. With `shadow_mode` nobody is refused.
-pub(super) fn count(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) {
+pub(super) fn count(
+    resolution: &Resolution<'_>,
+    asked: &Asked,
+    shadow_mode: bool,
+    shadow: &Shadow,
+) {
     let Asked { verdict, policies, .. } = asked;
     let by_quotas = verdict.refusal.is_some_and(|refusal| refusal.by_quotas);
-    let checks = resolution.question.checks.iter().zip(&verdict.outcomes).zip(&resolution.rules);
+    let question = &resolution.question;
+    let checks = question.checks.iter().zip(&verdict.outcomes).zip(&resolution.rules);
     for ((check, outcome), placed) in checks {
         let Some(placed) = placed else { continue };
         // To give back says nothing about what is left.
@@ -32,5 +38,11 @@ pub(super) fn count(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: boo
             Effect::Refused
         };
         placed.tally.count(effect);
+        if check.shadow_mode || shadow_mode {
+            placed.tally.count_in_shadow(effect);
+            if let (Effect::WouldRefuse, Some(key)) = (effect, question.keys.get(check.slot)) {
+                shadow.would_refuse(&placed.path, key);
+            }
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The HTTP doors: `/json`, the probes and the metrics for everybody, the rules and the pools for the operator.
+//! The HTTP doors: `/json`, the probes and the metrics for everybody; for the operator the rules, the pools and what
+//! rules in shadow would refuse.
 
 mod caller;
 mod host;
@@ -6,6 +7,7 @@ mod json;
 mod metrics;
 mod orders;
 mod pools;
+mod shadow_report;
 mod token;
 
 pub use caller::Caller;
@@ -102,6 +104,7 @@ pub fn admin(decider: Arc<Decider>, access: AdminAccess, more: Router) -> Router
         .route("/rlconfig", get(rules_in_force))
         .route("/pools", get(pools::show))
         .merge(orders::router())
+        .route("/shadow-report", get(shadow_report::show))
         .with_state(decider)
         .merge(more);
     // The last is asked first.

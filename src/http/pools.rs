@@ -37,7 +37,7 @@ pub(super) async fn show(State(decider): State<Arc<Decider>>, headers: HeaderMap
 }
 
 /// What is wrong with the store. The operator is told more than callers are.
-fn why(error: &StoreError, condition: &Condition) -> String {
+pub(super) fn why(error: &StoreError, condition: &Condition) -> String {
     let reason = match error {
         StoreError::Refused(reason) => Some(reason),
         _ => condition.down.as_ref(),

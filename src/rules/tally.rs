@@ -1,6 +1,7 @@
 //! What became of requests, counted by the rules and the domains that they met. Counting is one addition; who
 //! wants to know reads it now and then. The counts outlive the rules: other rules in force go on with them.
 
+use crate::shadow::Counts;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a limit did to a request that met it.
@@ -35,6 +36,15 @@ impl Effect {
 #[derive(Debug, Default)]
 pub struct Tally {
     effects: [AtomicU64; Effect::ALL.len()],
+    shadowed: Shadowed,
+}
+
+/// What a rule did while it was in shadow, since somebody last asked.
+#[derive(Debug, Default)]
+struct Shadowed {
+    allowed: AtomicU64,
+    would_refuse: AtomicU64,
+    degraded: AtomicU64,
 }
 
 impl Tally {
@@ -48,6 +58,33 @@ impl Tally {
     /// How many requests it did this to.
     pub fn of(&self, effect: Effect) -> u64 {
         self.effects.get(effect as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Counts, for the report of a dark launch, a request that met the rule in shadow.
+    pub fn count_in_shadow(&self, effect: Effect) {
+        let Shadowed { allowed, would_refuse, degraded } = &self.shadowed;
+        let count = match effect {
+            Effect::Allowed => allowed,
+            Effect::WouldRefuse => would_refuse,
+            Effect::Degraded => degraded,
+            // In shadow nothing is.
+            Effect::Refused => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it counted anything in shadow that was not taken.
+    pub fn has_shadowed(&self) -> bool {
+        let Shadowed { allowed, would_refuse, degraded } = &self.shadowed;
+        [allowed, would_refuse, degraded].iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// What it counted in shadow since this was last asked.
+    pub fn take_shadowed(&self) -> Counts {
+        let Shadowed { allowed, would_refuse, degraded } = &self.shadowed;
+        let [allowed, would_refuse, degraded] =
+            [allowed, would_refuse, degraded].map(|count| count.swap(0, Ordering::Relaxed));
+        Counts { allowed, would_refuse, degraded }
     }
 }
 

@@ -36,6 +36,7 @@ mod reload;
 mod reload_storm;
 mod replicas;
 mod serve;
+mod shadow_report;
 mod shedding;
 mod slots;
 mod storage;

@@ -6,7 +6,7 @@ mod tests;
 use super::{PoolView, WorkersView};
 use crate::{
     rules::describe::printable,
-    unit::{WHOLE_PARTS, count, span},
+    unit::{WHOLE_PARTS, count, percent, span},
 };
 use std::fmt::Write as _;
 
@@ -126,12 +126,4 @@ fn dropped_in_words<'a>(classes: impl Iterator<Item = &'a (String, f64)>) -> Str
     let words =
         classes.map(|(name, chance)| format!("{} of {}", percent(*chance), printable(name)));
     words.collect::<Vec<_>>().join(", ")
-}
-
-/// A share that was measured, rounded: `82.4 %`. What is little is not shown as nothing.
-fn percent(share: f64) -> String {
-    match (share * 1000.0).round() / 10.0 {
-        percent if percent == 0.0 && share > 0.0 => "under 0.1 %".to_owned(),
-        percent => format!("{percent} %"),
-    }
 }
