@@ -17,7 +17,9 @@ pub(super) fn count(
     let by_quotas = verdict.refusal.is_some_and(|refusal| refusal.by_quotas);
     let question = &resolution.question;
     let checks = question.checks.iter().zip(&verdict.outcomes).zip(&resolution.rules);
-    for ((check, outcome), placed) in checks {
+    let mut by_value = resolution.by_value.iter().peekable();
+    for (place, ((check, outcome), placed)) in checks.enumerate() {
+        let of_values = by_value.next_if(|(of, _)| *of == place);
         let Some(placed) = placed else { continue };
         // To give back says nothing about what is left.
         if matches!(check.cost, Cost::Refund(_)) {
@@ -38,6 +40,9 @@ pub(super) fn count(
             Effect::Refused
         };
         placed.tally.count(effect);
+        if let Some((_, tally)) = of_values {
+            tally.count(effect);
+        }
         if check.shadow_mode || shadow_mode {
             placed.tally.count_in_shadow(effect);
             if let (Effect::WouldRefuse, Some(key)) = (effect, question.keys.get(check.slot)) {

@@ -1,6 +1,7 @@
 //! Rules: which limits apply to a request, as files and operators say. Pure: no clock, no store.
 
 mod address;
+mod by_value;
 pub mod describe;
 mod model;
 pub mod pattern;
@@ -9,6 +10,7 @@ mod tally;
 mod tree;
 
 pub use address::{Counter, NotMeant, Scope};
+pub use by_value::{ByValue, MOST_VALUES, MOST_VALUES_OF_ALL, OTHERS};
 pub use model::{
     Capacity, Descriptor, Domain, Kind, Label, OnStoreFailure, Pool, Rule, Shedding, Utilization,
 };

@@ -2,6 +2,7 @@
 
 use super::{
     model::{Kind, Rule, Shedding},
+    tally::Tally,
     tree::{Node, PlacedRule, Rules},
 };
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     worker::{Load, Report, Settings},
 };
 use bytes::Bytes;
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 /// The entry that names the lease under which a request takes what it takes. It is not matched.
 pub const ACQUIRE_KEY: &str = "acquire_lease_id";
@@ -37,6 +38,8 @@ pub struct Resolution<'r> {
     pub bad_reports: u64,
     /// The rule behind each check; `None` for a limit that came with the request.
     pub rules: Vec<Option<&'r PlacedRule>>,
+    /// Of the checks of rules that count by values, in order, by their places: where these are counted.
+    pub by_value: Vec<(usize, Arc<Tally>)>,
     /// What applies to each descriptor of the request.
     pub descriptors: Vec<Applied<'r>>,
 }
@@ -191,6 +194,9 @@ impl Rules {
                         shadow_mode: rule.shadow_mode,
                         quota_mode: rule.quota_mode || quota_mode,
                     };
+                    if let Some(tally) = placed.tally_of(&found.entries) {
+                        resolution.by_value.push((resolution.rules.len(), tally));
+                    }
                     resolution.add(&path, limit, Some(placed), check);
                 }
             }

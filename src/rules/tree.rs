@@ -1,6 +1,7 @@
 //! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
 
 use super::{
+    by_value::{ByValue, Room, Values},
     model::{Descriptor, Domain, Kind, OnStoreFailure, Rule},
     pattern::Pattern,
     tally::{Tally, Traffic},
@@ -34,6 +35,8 @@ pub struct Rules {
     placed: Vec<Arc<PlacedRule>>,
     /// Of requests in domains that there are no rules for.
     unknown: Arc<Traffic>,
+    /// How many values rules tell apart that count by them.
+    room: Room,
 }
 
 /// A domain.
@@ -82,6 +85,10 @@ pub struct PlacedRule {
     pub rule: Rule,
     /// What it did.
     pub tally: Arc<Tally>,
+    /// The same by the values that led to it, where it is to be told.
+    pub by_value: Option<Arc<ByValue>>,
+    /// Which values those are.
+    values: Option<Values>,
     /// The limits that are set at run time for some of its counters, by their paths.
     set: HashMap<Box<str>, Limit>,
 }
@@ -95,6 +102,8 @@ pub(super) struct Step {
     pub(super) value: Option<Box<str>>,
     /// Whether all values that match the wildcard share one counter.
     pub(super) is_shared: bool,
+    /// Whether the entry's value is told in metrics.
+    pub(super) value_to_metric: bool,
 }
 
 impl PlacedRule {
@@ -105,6 +114,12 @@ impl PlacedRule {
             return limit;
         }
         self.set.get(path.as_str()).copied().unwrap_or(limit)
+    }
+
+    /// What it did to requests with the values of these entries, where that is to be told.
+    pub(super) fn tally_of(&self, entries: &[Entry]) -> Option<Arc<Tally>> {
+        let (by_value, values) = (self.by_value.as_ref()?, self.values.as_ref()?);
+        Some(by_value.tally(&values.text(entries)))
     }
 
     /// How many limits are set at run time for its counters.
@@ -141,8 +156,9 @@ impl Rules {
         for (path, limit) in &orders.limits {
             set.entry(&limit.rule).or_default().push((path, limit));
         }
-        let tallies = self.placed.iter().map(|placed| (&*placed.path, &placed.tally)).collect();
-        let mut planting = Planting { tallies, set, placed: Vec::new() };
+        let before = self.placed.iter().map(|placed| (&*placed.path, &**placed)).collect();
+        let room = Arc::clone(&self.room);
+        let mut planting = Planting { before, set, room: &room, placed: Vec::new() };
         let plant = |domain: &Domain| {
             let name = domain.name.as_bytes();
             let above = Above {
@@ -163,7 +179,7 @@ impl Rules {
         };
         let roots = domains.iter().map(plant).collect();
         let (placed, unknown) = (planting.placed, Arc::clone(&self.unknown));
-        Self { written, orders, domains, roots, placed, unknown }
+        Self { written, orders, domains, roots, placed, unknown, room }
     }
 
     /// The rules as their files say them.
@@ -351,6 +367,7 @@ impl<'d> Above<'d> {
             key: descriptor.key.as_str().into(),
             value: descriptor.value.as_deref().map(Box::from),
             is_shared: descriptor.share_threshold,
+            value_to_metric: descriptor.value_to_metric,
         });
         Self {
             domain: self.domain,
@@ -364,8 +381,9 @@ impl<'d> Above<'d> {
 
 /// Rules as they are arranged.
 struct Planting<'b> {
-    /// What those that stood in the same places before have counted.
-    tallies: HashMap<&'b str, &'b Arc<Tally>>,
+    /// Those that stood in the same places before, and have counted.
+    before: HashMap<&'b str, &'b PlacedRule>,
+    room: &'b Room,
     /// The limits that are set at run time, by the paths of their rules, each with that of its counter.
     set: HashMap<&'b str, Vec<(&'b str, &'b SetLimit)>>,
     placed: Vec<Arc<PlacedRule>>,
@@ -391,7 +409,13 @@ impl Planting<'_> {
 
     fn place(&mut self, rule: &Rule, here: &Above<'_>) -> Arc<PlacedRule> {
         let path: Box<str> = rule.path(&here.path).as_str().into();
-        let tally = self.tallies.get(&*path).map(|tally| Arc::clone(tally)).unwrap_or_default();
+        let before = self.before.get(&*path);
+        let tally = before.map(|placed| Arc::clone(&placed.tally)).unwrap_or_default();
+        let values = Values::of(&here.steps, rule.detailed_metric);
+        let by_value = values.as_ref().map(|_| {
+            let before = before.and_then(|placed| placed.by_value.as_ref());
+            before.map_or_else(|| Arc::new(ByValue::new(self.room)), Arc::clone)
+        });
         let set = self.set.get(&*path).into_iter().flatten();
         let set = set.filter_map(|(counter, set)| {
             let Kind::Limit(limit) = rule.kind else { return None };
@@ -405,6 +429,8 @@ impl Planting<'_> {
             set: set.collect(),
             path,
             tally,
+            by_value,
+            values,
         });
         self.placed.push(Arc::clone(&placed));
         placed

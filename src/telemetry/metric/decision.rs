@@ -1,17 +1,15 @@
 //! What was decided, for each domain and for each limit.
 
 use super::{Instruments, Sources, Tell, number};
-use crate::{
-    key::Path,
-    rules::{Effect, Kind, Rules, Traffic},
-};
+use crate::rules::{Effect, Kind, PlacedRule, Traffic};
 use opentelemetry::KeyValue;
 use std::collections::HashMap;
 
 /// The metrics that have a series for each rule.
-pub(super) const NAMES: [&str; 1] = [DECISIONS];
+pub(super) const NAMES: [&str; 2] = [DECISIONS, BY_VALUE];
 
 const DECISIONS: &str = "tollgate.decisions";
+const BY_VALUE: &str = "tollgate.decisions.by_value";
 
 /// The domain of requests in domains that there are no rules for. Their names are not told: anybody could make
 /// them up.
@@ -30,13 +28,17 @@ pub(super) fn register(instruments: &Instruments) {
         },
     );
     instruments.counter(DECISIONS, "What limits did to the requests that met them", decisions);
+    instruments.counter(
+        BY_VALUE,
+        "The same by values, of limits with detailed_metric or value_to_metric",
+        decisions_by_value,
+    );
     instruments.gauge("tollgate.rules", "", "Limits in force", |sources, tell| {
         let rules = sources.decider.rules();
-        let domains = domains(&rules);
         let mut in_force: HashMap<&str, u64> = HashMap::new();
         for placed in rules.placed() {
             let is_limit = matches!(placed.rule.kind, Kind::Limit(_));
-            *in_force.entry(domain_of(&placed.path, &domains)).or_default() +=
+            *in_force.entry(&placed.domain).or_default() +=
                 u64::from(is_limit && placed.rule.enabled);
         }
         for (domain, count) in in_force {
@@ -60,29 +62,41 @@ fn answers(domain: &str, traffic: &Traffic, tell: Tell<'_, u64>) {
 
 fn decisions(sources: &Sources, tell: Tell<'_, u64>) {
     let rules = sources.decider.rules();
-    let domains = domains(&rules);
     for placed in rules.placed() {
-        let Kind::Limit(limit) = placed.rule.kind else { continue };
-        let domain = domain_of(&placed.path, &domains);
         for effect in Effect::ALL {
-            let labels = [
-                KeyValue::new("domain", domain.to_owned()),
-                KeyValue::new("limiter", limit.limiter()),
-                KeyValue::new("outcome", effect.name()),
-                KeyValue::new("rule", placed.path.to_string()),
-            ];
-            tell(placed.tally.of(effect), &labels);
+            if let Some(labels) = labels(placed, effect) {
+                tell(placed.tally.of(effect), &labels);
+            }
         }
     }
 }
 
-/// The names of all domains, by how they begin the paths of their rules.
-fn domains(rules: &Rules) -> HashMap<String, &str> {
-    let names = rules.domains().iter().map(|domain| &domain.name[..]);
-    names.map(|name| (Path::of_domain(name.as_bytes()).as_str().to_owned(), name)).collect()
+/// Of single values, what has not happened is not told: there are many.
+fn decisions_by_value(sources: &Sources, tell: Tell<'_, u64>) {
+    let rules = sources.decider.rules();
+    for placed in rules.placed() {
+        let Some(by_value) = &placed.by_value else { continue };
+        by_value.each(|values, tally| {
+            for effect in Effect::ALL {
+                let count = tally.of(effect);
+                if let Some([domain, limiter, outcome, rule]) = labels(placed, effect)
+                    && count > 0
+                {
+                    let values = KeyValue::new("values", values.to_owned());
+                    tell(count, &[domain, limiter, outcome, rule, values]);
+                }
+            }
+        });
+    }
 }
 
-fn domain_of<'d>(path: &str, domains: &HashMap<String, &'d str>) -> &'d str {
-    let beginning = path.split(':').next().unwrap_or_default();
-    domains.get(beginning).copied().unwrap_or_default()
+/// The labels of a limit; `None` for a rule that is none.
+fn labels(placed: &PlacedRule, effect: Effect) -> Option<[KeyValue; 4]> {
+    let Kind::Limit(limit) = placed.rule.kind else { return None };
+    Some([
+        KeyValue::new("domain", placed.domain.to_string()),
+        KeyValue::new("limiter", limit.limiter()),
+        KeyValue::new("outcome", effect.name()),
+        KeyValue::new("rule", placed.path.to_string()),
+    ])
 }

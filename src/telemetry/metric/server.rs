@@ -19,6 +19,27 @@ pub(super) fn register(instruments: &Instruments) {
             tell(counts.refused, &[KeyValue::new("outcome", "refused")]);
         },
     );
+    instruments.gauge(
+        "tollgate.orders",
+        "",
+        "What operators have said at run time and is in force",
+        |sources, tell| {
+            let rules = sources.decider.rules();
+            let orders = rules.orders();
+            tell(number(orders.switches.len() as u64), &[KeyValue::new("kind", "switch")]);
+            tell(number(orders.limits.len() as u64), &[KeyValue::new("kind", "limit")]);
+        },
+    );
+    instruments.counter(
+        "tollgate.order.changes",
+        "What operators have said to this process at run time",
+        |sources, tell| {
+            let counts = sources.decider.order_counts();
+            tell(counts.switches, &[KeyValue::new("kind", "switch")]);
+            tell(counts.limits, &[KeyValue::new("kind", "limit")]);
+            tell(counts.resets, &[KeyValue::new("kind", "reset")]);
+        },
+    );
     instruments.gauge("tollgate.connections", "", "Open connections", |sources, tell| {
         for door in &sources.doors {
             tell(number(door.open() as u64), &[KeyValue::new("door", door.name)]);
