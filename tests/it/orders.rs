@@ -496,8 +496,10 @@ async fn without_the_store_an_order_is_obeyed_where_it_was_said_and_told_later()
     })
     .await;
     let newcomer = Server::start_with(files.path(), &on(&redis)).await;
-    assert!(passes(&newcomer, &user).await && passes(&newcomer, &user).await);
-    assert!(passes(&newcomer, &user).await, "who comes later hears of it from the store");
+    for _ in 0..3 {
+        let passes = passes(&newcomer, &user).await;
+        assert!(passes, "who comes later hears of it from the store: {}", newcomer.log());
+    }
 }
 
 #[tokio::test]

@@ -252,14 +252,23 @@ async fn a_store_that_hangs_opens_the_breaker() {
     let redis = Redis::start().await;
     let shop =
         Shop::open(&[("TOLLGATE_STORE", redis.url()), ("TOLLGATE_STORE_TIMEOUT", "10ms")]).await;
-    let body = crate::http::to_json(&request("shop", &[["user", "alice"]])).to_string();
-    redis.signal("STOP").await;
+    let mut clients = Vec::new();
+    for _ in 0..60 {
+        clients.push(Client::connect(shop.server.grpc).await);
+    }
     until("the breaker is open", async || {
+        redis.signal("STOP").await;
         // At once: soon its connections are found dead, and then there is nobody to ask.
-        let asked = (0..30).map(|_| support::post(shop.server.http, "/json", &body));
+        let request = request("shop", &[["user", "alice"]]);
+        let asked = clients.iter_mut().map(|client| client.ask(&request));
         futures_util::future::join_all(asked).await;
         let metrics = shop.metrics().await;
-        (metrics.value("tollgate_store_breaker_open", &[]) == Some(1.0)).then_some(())
+        if metrics.value("tollgate_store_breaker_open", &[]) == Some(1.0) {
+            return Some(());
+        }
+        redis.signal("CONT").await;
+        shop.until("tollgate_store_up", &[("store", "redis")], 1.0).await;
+        None
     })
     .await;
     let metrics = shop.metrics().await;
