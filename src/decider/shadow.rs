@@ -19,8 +19,9 @@ use crate::{
     unit::Unit,
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::Future,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -143,24 +144,14 @@ impl Shadow {
 
     /// Takes out what is new, rule by rule.
     fn take(&self, rules: &Rules, now: Timestamp) -> Vec<(Box<str>, Seen)> {
-        let mut untold = self.untold();
-        untold.left_out = 0;
-        for placed in rules.placed().iter().filter(|placed| placed.tally.has_shadowed()) {
-            match untold.follow(&placed.path) {
-                Some(followed) => followed.seen.counts += placed.tally.take_shadowed(),
-                None => untold.left_out += 1,
-            }
+        let met = rules.placed().iter().filter(|placed| placed.tally.has_shadowed());
+        let met: Vec<&Arc<PlacedRule>> = met.collect();
+        // Requests wait for this: what takes a while comes after it.
+        let mut news = self.untold().take(&met, now);
+        for (_, seen, sketch) in &mut news {
+            seen.top.merge(&sketch.take());
         }
-        let mut news = Vec::new();
-        for (path, followed) in &mut untold.rules {
-            followed.seen.top.merge(&followed.sketch.take());
-            if !followed.seen.is_empty() {
-                followed.met = now;
-                news.push((path.clone(), std::mem::take(&mut followed.seen)));
-            }
-        }
-        untold.rules.retain(|_, followed| now - followed.met < Unit::Day.micros());
-        news
+        news.into_iter().map(|(rule, seen, _)| (rule, seen)).collect()
     }
 
     /// Puts back what the store could not be told.
@@ -176,6 +167,28 @@ impl Shadow {
 }
 
 impl Untold {
+    /// Takes out what is new, with what these rules have counted.
+    fn take(&mut self, met: &[&Arc<PlacedRule>], now: Timestamp) -> Vec<(Box<str>, Seen, Sketch)> {
+        self.left_out = 0;
+        for placed in met {
+            match self.follow(&placed.path) {
+                Some(followed) => followed.seen.counts += placed.tally.take_shadowed(),
+                None => self.left_out += 1,
+            }
+        }
+        let mut news = Vec::new();
+        for (path, followed) in &mut self.rules {
+            if !followed.seen.is_empty() || !followed.sketch.is_empty() {
+                followed.met = now;
+                let (seen, sketch) =
+                    (mem::take(&mut followed.seen), mem::take(&mut followed.sketch));
+                news.push((path.clone(), seen, sketch));
+            }
+        }
+        self.rules.retain(|_, followed| now - followed.met < Unit::Day.micros());
+        news
+    }
+
     /// What is new of a rule; `None` where too many others have a place.
     fn follow(&mut self, rule: &str) -> Option<&mut Followed> {
         if !self.rules.contains_key(rule) {
@@ -272,11 +285,11 @@ impl Decider {
             }
             Err(several) => return Err(several),
         };
-        let untold = self.shadow.untold();
+        let followed: HashSet<Box<str>> = self.shadow.untold().rules.keys().cloned().collect();
         let limits = rules.placed().iter().filter(|it| matches!(it.rule.kind, Kind::Limit(_)));
         let chosen = limits.filter_map(|placed| {
             let is_in_shadow = self.is_in_shadow(placed);
-            let is_known = is_in_shadow || untold.rules.contains_key(&placed.path);
+            let is_known = is_in_shadow || followed.contains(&placed.path);
             let is_chosen = match &scope {
                 None => is_known,
                 Some(Scope { path, rule: Some(_) }) => *placed.path == **path,

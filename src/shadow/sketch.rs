@@ -35,6 +35,11 @@ impl Sketch {
         self.counters.insert(key.into(), Count { count: error + 1, error });
     }
 
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.counters.is_empty()
+    }
+
     /// What was counted, the heaviest first; from here on it counts anew.
     pub fn take(&mut self) -> Top {
         let counters = self.counters.drain();
