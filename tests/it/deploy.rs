@@ -1,5 +1,7 @@
 //! What operators copy from `deploy/` is valid by the judgement of those who read it, and fits the program.
 
+mod prometheus;
+
 use crate::support::{self, TempDir, yaml};
 use serde_json::Value;
 use std::{
