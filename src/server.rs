@@ -46,7 +46,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const LAST_ANSWERS_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long the server waits, before it serves, for what operators have said at run time.
-const FIRST_ORDERS: Duration = Duration::from_secs(3);
+const FIRST_ORDERS: Duration = Duration::from_secs(5);
 
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);

@@ -139,6 +139,10 @@ struct Book {
     ahead_us: i64,
     /// What is in force.
     orders: Orders,
+    /// Whether something has been said or heard since.
+    has_news: bool,
+    /// Limits whose time is over, to be removed from the store.
+    over: Vec<Change>,
     /// Why the store could not be told last.
     trouble: Option<StoreError>,
 }
@@ -161,20 +165,39 @@ impl Book {
         fields
     }
 
-    /// What is to be in force now.
-    fn orders(&self, now_us: u64) -> Orders {
+    /// What is to be in force now in the place of what is; `None` where that is the same. What was in force is
+    /// returned with it.
+    fn next(&mut self, now_us: u64) -> Option<(Orders, Orders)> {
+        let now_us = self.store_time(now_us);
+        let is_over = self.orders.first_end_us().is_some_and(|end_us| end_us <= now_us);
+        if !self.has_news && !is_over {
+            return None;
+        }
+        self.has_news = false;
         let said = self.said();
-        Orders::read(said.iter().map(|(field, text)| (&**field, &**text)), self.store_time(now_us))
+        let orders = Orders::read(said.iter().map(|(field, text)| (&**field, &**text)), now_us);
+        let over = self.stands.iter().filter(|(_, text)| SetLimit::is_over(text, now_us));
+        self.over = over.map(|(field, text)| removal(field, text)).collect();
+        if orders == self.orders {
+            return None;
+        }
+        Some((mem::replace(&mut self.orders, orders.clone()), orders))
     }
 
     /// Takes note of an order. What it takes to stand in the store is what is known of that.
     fn add(&mut self, Order { field, text }: &Order) {
+        self.has_news = true;
         self.untold.retain(|change| change.field != *field);
         let was = self.stands.get(field).cloned();
         if was != *text {
             self.untold.push(Change { field: field.clone(), was: Some(was), is: text.clone() });
         }
     }
+}
+
+/// That a limit whose time is over does not stand in the store any more.
+fn removal(field: &str, text: &str) -> Change {
+    Change { field: field.to_owned(), was: Some(Some(text.to_owned())), is: None }
 }
 
 impl OrderBook {
@@ -267,8 +290,7 @@ impl Decider {
         let rules = self.rules();
         let now_us = self.orders.book().store_time(self.clock.now().as_micros());
         let limits = rules.orders().limits.iter().map(|(path, set)| {
-            let placed = rules.placed().iter().find(|placed| *placed.path == *set.rule);
-            let limit = placed.and_then(|placed| match placed.rule.kind {
+            let limit = rules.at(&set.rule).and_then(|placed| match placed.rule.kind {
                 Kind::Limit(limit) => set.amount.applied_to(limit),
                 Kind::Unlimited | Kind::Report(_) => None,
             });
@@ -344,8 +366,7 @@ impl Decider {
         let talking = self.orders.talking.lock().await;
         let heard = self.talk().await;
         self.orders.book().trouble = heard.as_ref().err().cloned();
-        drop(talking);
-        self.put_orders_in_force().await;
+        self.put_orders_in_force(&talking).await;
         heard.map(drop)
     }
 
@@ -353,7 +374,7 @@ impl Decider {
     async fn obey(self: &Arc<Self>, orders: &[Order]) -> Result<Reach, NotOrdered> {
         let mut trouble = None;
         {
-            let _talking = self.orders.talking.lock().await;
+            let talking = self.orders.talking.lock().await;
             for attempt in 1..=TRIES {
                 {
                     let mut book = self.orders.book();
@@ -367,6 +388,7 @@ impl Decider {
                         };
                         let mut became = became.iter().filter(these).map(|(_, became)| *became);
                         if became.clone().any(|it| it == Changed::Full) {
+                            self.put_orders_in_force(&talking).await;
                             return Err(NotOrdered::TooMany);
                         }
                         // Where somebody else was faster, whoever speaks last is obeyed.
@@ -383,8 +405,8 @@ impl Decider {
                 }
             }
             self.orders.book().trouble.clone_from(&trouble);
+            self.put_orders_in_force(&talking).await;
         }
-        self.put_orders_in_force().await;
         Ok(match trouble {
             Some(error) => Reach::Untold(self.why(&error)),
             None if self.store.is_shared() => Reach::Replicas,
@@ -395,17 +417,19 @@ impl Decider {
     /// Tells the store what it has not been told, and hears what stands there. What became of what it was told.
     async fn talk(&self) -> Result<Vec<(String, Changed)>, StoreError> {
         let now = self.clock.now();
-        let (known, untold, stands) = {
+        let (known, untold, over) = {
             let book = self.orders.book();
-            (book.version, book.untold.clone(), book.stands.clone())
+            (book.version, book.untold.clone(), book.over.clone())
         };
-        let mut told = self.store.tell_orders(now, known, Telling::Changes(&untold)).await?;
+        let changes = [&untold[..], &over[..]].concat();
+        let mut told = self.store.tell_orders(now, known, Telling::Changes(&changes)).await?;
         if told.version < known {
+            let stands = self.orders.book().stands.clone();
             self.store.tell_orders(now, known, Telling::All(&stands)).await?;
             tracing::warn!(
                 "the store has lost what operators had said at run time, and was told again"
             );
-            told = self.store.tell_orders(now, known, Telling::Changes(&untold)).await?;
+            told = self.store.tell_orders(now, known, Telling::Changes(&changes)).await?;
         }
         let became = untold.iter().map(|change| change.field.clone()).zip(told.changed);
         let became: Vec<_> = became.collect();
@@ -415,9 +439,13 @@ impl Decider {
         book.version = told.version;
         if let Some(fields) = told.fields {
             book.stands = fields;
+            book.has_news = true;
         }
+        book.over.clear();
         let is_told = |change: &Change| became.iter().any(|(field, _)| *field == change.field);
+        let before = book.untold.len();
         book.untold.retain(|change| !is_told(change));
+        book.has_news |= book.untold.len() < before;
         drop(book);
         for (field, changed) in &became {
             if *changed == Changed::Differs {
@@ -430,17 +458,11 @@ impl Decider {
         Ok(became)
     }
 
-    /// Has the rules obey what is to be in force, where that has changed.
-    async fn put_orders_in_force(self: &Arc<Self>) {
-        let now_us = self.clock.now().as_micros();
-        let (before, orders) = {
-            let mut book = self.orders.book();
-            let orders = book.orders(now_us);
-            if orders == book.orders {
-                return;
-            }
-            (mem::replace(&mut book.orders, orders.clone()), orders)
-        };
+    /// Has the rules obey what is to be in force, where that has changed. One after the other, so that the last is
+    /// what stays: hence only for who talks.
+    async fn put_orders_in_force(self: &Arc<Self>, _talking: &sync::MutexGuard<'_, ()>) {
+        let next = self.orders.book().next(self.clock.now().as_micros());
+        let Some((before, orders)) = next else { return };
         tell_changes(&before, &orders);
         let decider = Arc::clone(self);
         // Many rules take a while to be arranged.

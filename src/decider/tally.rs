@@ -14,8 +14,13 @@ pub(super) fn count(
     shadow: &Shadow,
 ) {
     let Asked { verdict, policies, .. } = asked;
-    let by_quotas = verdict.refusal.is_some_and(|refusal| refusal.by_quotas);
     let question = &resolution.question;
+    // Where one quota has room, no other stands in the way, in shadow or not.
+    let a_quota_has_room = question.checks.iter().zip(&verdict.outcomes).any(|(check, outcome)| {
+        let counts = check.quota_mode && !matches!(check.cost, Cost::Refund(_));
+        counts && outcome.over.is_none()
+    });
+    let by_quotas = verdict.refusal.is_some_and(|refusal| refusal.by_quotas);
     let checks = question.checks.iter().zip(&verdict.outcomes).zip(&resolution.rules);
     let mut by_value = resolution.by_value.iter().peekable();
     for (place, ((check, outcome), placed)) in checks.enumerate() {
@@ -29,10 +34,12 @@ pub(super) fn count(
             Effect::Degraded
         } else if outcome.over.is_none() {
             Effect::Allowed
+        } else if check.quota_mode && a_quota_has_room {
+            Effect::Allowed
         } else if check.shadow_mode {
             Effect::WouldRefuse
         } else if check.quota_mode && !by_quotas {
-            // Another quota has room.
+            // One in shadow lets it pass.
             Effect::Allowed
         } else if shadow_mode {
             Effect::WouldRefuse

@@ -385,4 +385,10 @@ async fn in_shadow_mode_and_among_quotas_with_room_nothing_counts_as_refused() {
     assert_eq!(test.effects("test:user"), [2, 0, 0, 0]);
     test.ask(1, &["user"]).await;
     assert_eq!(test.effects("test:user"), [2, 1, 0, 0]);
+    // A shadowed one as well refuses nothing where another has room.
+    test.ask(1, &["dark"]).await;
+    test.ask(1, &["dark", "credits"]).await;
+    assert_eq!(test.effects("test:dark"), [2, 0, 0, 0]);
+    test.ask(1, &["dark"]).await;
+    assert_eq!(test.effects("test:dark"), [2, 0, 1, 0]);
 }

@@ -39,6 +39,14 @@ pub enum Amount {
     },
 }
 
+impl SetLimit {
+    /// Whether this is the text of a limit whose time is over. `now_us` is the time by the store's clock.
+    pub fn is_over(text: &str, now_us: u64) -> bool {
+        let set = serde_json::from_str::<Self>(text).ok();
+        set.and_then(|set| set.until_us).is_some_and(|until_us| until_us <= now_us)
+    }
+}
+
 impl Amount {
     /// Whether a limit can have it: a store may hold what nobody has checked.
     pub(super) const fn is_sound(&self) -> bool {

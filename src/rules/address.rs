@@ -131,6 +131,10 @@ impl Rules {
         if word == EVERYTHING {
             return Ok(whole(EVERYTHING));
         }
+        // A path is nobody's name.
+        if let Some(placed) = self.at(word) {
+            return Ok(of(placed));
+        }
         let mut meant: Vec<Scope> = Vec::new();
         for domain in self.domains() {
             let path = Path::of_domain(domain.name.as_bytes());
@@ -139,10 +143,6 @@ impl Rules {
             }
         }
         for placed in self.placed() {
-            // A path is nobody's name.
-            if *placed.path == *word {
-                return Ok(of(placed));
-            }
             if placed.rule.name.as_deref() == Some(word) {
                 meant.push(of(placed));
             }

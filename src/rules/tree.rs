@@ -33,6 +33,8 @@ pub struct Rules {
     roots: HashMap<Box<[u8]>, Root>,
     /// All rules, in the order of the files.
     placed: Vec<Arc<PlacedRule>>,
+    /// Where each of them is, by its path.
+    places: HashMap<Box<str>, usize>,
     /// Of requests in domains that there are no rules for.
     unknown: Arc<Traffic>,
     /// How many values rules tell apart that count by them.
@@ -179,7 +181,13 @@ impl Rules {
         };
         let roots = domains.iter().map(plant).collect();
         let (placed, unknown) = (planting.placed, Arc::clone(&self.unknown));
-        Self { written, orders, domains, roots, placed, unknown, room }
+        let places = placed.iter().enumerate().map(|(at, it)| (it.path.clone(), at)).collect();
+        Self { written, orders, domains, roots, placed, places, unknown, room }
+    }
+
+    /// The rule on a path.
+    pub fn at(&self, path: &str) -> Option<&Arc<PlacedRule>> {
+        self.placed.get(*self.places.get(path)?)
     }
 
     /// The rules as their files say them.

@@ -82,9 +82,8 @@ fn mains(decider: &Decider) -> Vec<(String, Switch)> {
 /// What is said of rules that there are not.
 fn gone(decider: &Decider) -> Vec<(String, Switch)> {
     let rules = decider.rules();
-    let known = |path: &str| rules.placed().iter().any(|placed| *placed.path == *path);
     let switches = rules.orders().switches.iter();
-    let gone = switches.filter(|(path, _)| path.contains(':') && !known(path));
+    let gone = switches.filter(|(path, _)| path.contains(':') && rules.at(path).is_none());
     gone.map(|(path, switch)| (path.clone(), *switch)).collect()
 }
 
@@ -208,7 +207,7 @@ pub(super) fn switched(decider: &Decider, switched: &Switched) -> String {
 /// Whether a rule is on, as it is in force now.
 fn in_force(decider: &Decider, path: &str) -> Option<&'static str> {
     let rules = decider.rules();
-    let placed = rules.placed().iter().find(|placed| *placed.path == *path)?;
+    let placed = rules.at(path)?;
     Some(match (placed.rule.enabled, placed.rule.shadow_mode) {
         (false, _) => "off",
         (true, true) => "in shadow mode",
@@ -218,7 +217,7 @@ fn in_force(decider: &Decider, path: &str) -> Option<&'static str> {
 
 pub(super) fn switched_json(decider: &Decider, switched: &Switched) -> Value {
     let rules = decider.rules();
-    let placed = rules.placed().iter().find(|placed| *placed.path == *switched.scope.path);
+    let placed = rules.at(&switched.scope.path);
     json!({
         "switched": switched.scope.path,
         "at_run_time": switched.switch,
