@@ -20,7 +20,7 @@ pools:
     utilization: {report_ttl: 10m, shed: [test]}
 descriptors:
   - {key: user, token_bucket: {rate: 1/day}, name: user}
-  - {key: dark, token_bucket: {rate: 1/day}, shadow_mode: true}
+  - {key: dark, token_bucket: {rate: 1/day}, shadow_mode: true, detailed_metric: true}
   - {key: paid, token_bucket: {rate: 1/day}, detailed_metric: true}
   - {key: report, concurrency: {max: 1, lease_ttl: 10m}}
   - {key: priority, fleet: {pool: api}}
