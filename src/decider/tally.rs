@@ -15,7 +15,6 @@ pub(super) fn count(
 ) {
     let Asked { verdict, policies, .. } = asked;
     let question = &resolution.question;
-    // Where one quota has room, no other stands in the way, in shadow or not.
     let a_quota_has_room = question.checks.iter().zip(&verdict.outcomes).any(|(check, outcome)| {
         let counts = check.quota_mode && !matches!(check.cost, Cost::Refund(_));
         counts && outcome.over.is_none()
@@ -30,18 +29,14 @@ pub(super) fn count(
         if matches!(check.cost, Cost::Refund(_)) {
             continue;
         }
+        // A quota refuses only where none has room; one in shadow lets pass as well.
+        let stands_aside =
+            check.quota_mode && (a_quota_has_room || !(check.shadow_mode || by_quotas));
         let effect = if policies.is_some() {
             Effect::Degraded
-        } else if outcome.over.is_none() {
+        } else if outcome.over.is_none() || stands_aside {
             Effect::Allowed
-        } else if check.quota_mode && a_quota_has_room {
-            Effect::Allowed
-        } else if check.shadow_mode {
-            Effect::WouldRefuse
-        } else if check.quota_mode && !by_quotas {
-            // One in shadow lets it pass.
-            Effect::Allowed
-        } else if shadow_mode {
+        } else if check.shadow_mode || shadow_mode {
             Effect::WouldRefuse
         } else {
             Effect::Refused
