@@ -330,6 +330,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", env = "TOLLGATE_DRAIN", default_value = "5s", value_parser = drain)]
     pub(crate) drain: Duration,
 
+    /// Where to export metrics and traces by OTLP over gRPC: `http://localhost:4317`, or `https://…`. Without it,
+    /// nothing is exported. OpenTelemetry's variables of the environment hold, such as OTEL_SERVICE_NAME.
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub(crate) otlp_endpoint: Option<String>,
+
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
     pub(crate) log: String,

@@ -95,6 +95,8 @@ pub struct Refused {
     pub message: String,
     /// The name of the first limit that refuses, where it has one.
     pub limit_name: Option<String>,
+    /// The path of that limit, for the operator; `None` for one that came with the request.
+    pub rule: Option<Box<str>>,
     /// Whether it is not this caller who asks for too much, but the service that is short of room, or of a
     /// store: that limit sheds load, or could not be asked.
     pub sheds_load: bool,

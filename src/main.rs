@@ -36,7 +36,7 @@ use tollgate::{
     rules::{self, Rules},
     server::{self, Admin, Listeners, Settings, Tls},
     store::{Memory, Redis, Store, redis},
-    telemetry,
+    telemetry::{self, Export},
 };
 
 fn main() -> ExitCode {
@@ -131,6 +131,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             most: open_files::most_connections(arguments.max_connections),
             longest_life: arguments.max_connection_age,
             store_timeout: arguments.store.timeout,
+            export: Export::open(arguments.otlp_endpoint.as_deref())?,
         };
         tokio::spawn(reload.run(hangup));
         tokio::select! {

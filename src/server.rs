@@ -20,7 +20,7 @@ use crate::{
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     intake::Intake,
     reload::Reloads,
-    telemetry::{DoorView, DoorWatch, Metrics, MetricsError, PoolWatch, Sources, Watch},
+    telemetry::{DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, Sources, Watch},
 };
 use axum::Router;
 use door::Door;
@@ -83,6 +83,8 @@ pub struct Settings {
     pub longest_life: Option<Duration>,
     /// How long the store may take to answer.
     pub store_timeout: Duration,
+    /// Where metrics and traces go.
+    pub export: Export,
 }
 
 /// Who may ask at the operator's door.
@@ -153,8 +155,17 @@ pub async fn serve(
     leave: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let Settings { tls, client_names, admin, headers, reloads, most, longest_life, store_timeout } =
-        settings;
+    let Settings {
+        tls,
+        client_names,
+        admin,
+        headers,
+        reloads,
+        most,
+        longest_life,
+        store_timeout,
+        export,
+    } = settings;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let is_loopback =
         listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
@@ -169,14 +180,14 @@ pub async fn serve(
         pools,
         doors: views.clone(),
     };
-    let metrics = Arc::new(Metrics::new(sources)?);
-    let durations = metrics.durations();
-    decider.store().time(Arc::new(durations.clone()));
+    let metrics = Arc::new(Metrics::new(sources, export)?);
+    let observer = metrics.observer();
+    decider.store().time(Arc::new(observer.clone()));
     let scrapes = Scrapes::new(Arc::clone(&metrics));
 
     let readiness = Readiness::new(reloads);
     let intake = Intake::default();
-    let decisions = Service::new(Arc::clone(&decider), headers).timed(durations.clone());
+    let decisions = Service::new(Arc::clone(&decider), headers).observed(observer.clone());
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(
         decisions.clone(),
@@ -235,8 +246,8 @@ pub async fn serve(
     tokio::spawn(until_either(following, closed.clone()));
     let services = Services {
         decisions,
-        leases: Leases::new(Arc::clone(&decider), closed.clone()).timed(durations.clone()),
-        reports: Reports::new(Arc::clone(&decider), closed.clone()).timed(durations.clone()),
+        leases: Leases::new(Arc::clone(&decider), closed.clone()).observed(observer.clone()),
+        reports: Reports::new(Arc::clone(&decider), closed.clone()).observed(observer.clone()),
         health,
         intake,
     };
@@ -274,6 +285,7 @@ pub async fn serve(
     drop(over);
     // What it has to say last is short.
     let _ = watcher.await;
+    metrics.finish().await;
     ended
 }
 

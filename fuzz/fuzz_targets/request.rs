@@ -5,6 +5,7 @@
 
 mod support;
 
+use axum::http::HeaderMap;
 use libfuzzer_sys::fuzz_target;
 use prost::Message as _;
 use support::{RUNTIME, new_decider, new_service};
@@ -19,7 +20,8 @@ fuzz_target!(|message: &[u8]| {
     let service = new_service(new_decider());
     // Twice, so that a request meets the states that it made.
     for _ in 0..2 {
-        let answer = service.answer(Method::ShouldRateLimit, request.clone(), Deadline::default());
+        let underway = service.observer().begin(Method::ShouldRateLimit, &HeaderMap::new());
+        let answer = service.answer(&underway, request.clone(), Deadline::default());
         let Ok(answer) = RUNTIME.block_on(answer) else { return };
         let response = answer.message;
         assert_ne!(response.overall_code(), Code::Unknown);

@@ -31,7 +31,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool
 pub(super) fn refused_for_want_of_a_store() -> Refused {
     let retry_after_s = Some(1);
     let message = "It cannot be told whether this request may pass. Retry in 1 s.\n".to_owned();
-    Refused { retry_after_s, message, limit_name: None, sheds_load: true }
+    Refused { retry_after_s, message, limit_name: None, rule: None, sheds_load: true }
 }
 
 /// How it stands with every limit that callers may know of: not with those in shadow mode, which do not hold
@@ -155,6 +155,7 @@ impl<'a> Reader<'a> {
             retry_after_s,
             message: first.map(|seen| seen.message(retry_after_s)).unwrap_or_default(),
             limit_name: rule.and_then(|placed| placed.rule.name.clone()),
+            rule: rule.map(|placed| placed.path.clone()),
             sheds_load: first.is_some_and(|seen| {
                 seen.check.limit.sheds_load() || seen.policy == Some(OnStoreFailure::Deny)
             }),

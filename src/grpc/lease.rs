@@ -21,7 +21,7 @@ use crate::{
     decision::Decision,
     lease::{LeaseId, Released, Term},
     request::Request as Question,
-    telemetry::{Durations, Method},
+    telemetry::{Method, Observer},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
@@ -40,19 +40,19 @@ pub struct Leases {
     decider: Arc<Decider>,
     /// Closed when the server stops: streams end then.
     stopped: watch::Receiver<()>,
-    durations: Durations,
+    observer: Observer,
 }
 
 impl Leases {
     /// A service that asks this decider. Its streams end when `stopped` closes.
     pub fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
-        Self { decider, stopped, durations: Durations::default() }
+        Self { decider, stopped, observer: Observer::default() }
     }
 
-    /// The same, telling how long it takes to answer.
+    /// The same with somebody who looks on.
     #[must_use]
-    pub fn timed(self, durations: Durations) -> Self {
-        Self { durations, ..self }
+    pub fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
     }
 
     /// The service for a gRPC server.
@@ -67,16 +67,17 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<AcquireRequest>,
     ) -> Result<Response<AcquireResponse>, Status> {
-        let _underway = self.durations.begin(Method::Acquire);
+        let underway = self.observer.begin(Method::Acquire, request.metadata().as_ref());
         let deadline = deadline::noted(request.extensions());
         let acquire = read_acquire(request.into_inner()).map_err(Undecided::from)?;
         let mut stopped = self.stopped.clone();
         let acquired = tokio::select! {
-            acquired = self.decider.acquire(&acquire, deadline) => acquired,
+            acquired = underway.during(self.decider.acquire(&acquire, deadline)) => acquired,
             // Whoever only waits can wait elsewhere.
             () = until_closed(&mut stopped), if !acquire.wait.is_zero() => return Err(leaving()),
         };
         let (decision, taken) = acquired.map_err(Undecided::from)?;
+        underway.decided(&acquire.request.domain, &decision);
         Ok(until_told(write_acquired(decision), taken))
     }
 
@@ -84,9 +85,10 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<RenewRequest>,
     ) -> Result<Response<RenewResponse>, Status> {
-        let _underway = self.durations.begin(Method::Renew);
+        let underway = self.observer.begin(Method::Renew, request.metadata().as_ref());
         let (id, term, again) = read_renew(request.into_inner()).map_err(Undecided::from)?;
-        let renewal = self.decider.renew_for_its_holder(&id, term, again.as_ref()).await;
+        let renewing = self.decider.renew_for_its_holder(&id, term, again.as_ref());
+        let renewal = underway.during(renewing).await;
         Ok(Response::new(write_renewed(renewal.map_err(Undecided::from)?)))
     }
 
@@ -94,7 +96,7 @@ impl lease_service_server::LeaseService for Leases {
         &self,
         request: Request<ReleaseRequest>,
     ) -> Result<Response<ReleaseResponse>, Status> {
-        let _underway = self.durations.begin(Method::Release);
+        let _underway = self.observer.begin(Method::Release, request.metadata().as_ref());
         let id = read_id(&request.into_inner().lease_id).map_err(Undecided::from)?;
         // Whatever becomes of this call, the release is made.
         let decider = Arc::clone(&self.decider);

@@ -20,7 +20,7 @@ use crate::{
     clock::Deadline,
     decider::{Decider, NotAcquired, NotReported, Taken},
     store::StoreError,
-    telemetry::{Durations, Method},
+    telemetry::{Method, Observer, Underway},
 };
 use futures_util::FutureExt as _;
 use proto::envoy::service::ratelimit::v3::{
@@ -95,19 +95,24 @@ pub type Server = rate_limit_service_server::RateLimitServiceServer<Service>;
 pub struct Service {
     decider: Arc<Decider>,
     headers: Arc<Headers>,
-    durations: Durations,
+    observer: Observer,
 }
 
 impl Service {
     /// A service that asks this decider, and adds these headers.
     pub fn new(decider: Arc<Decider>, headers: Headers) -> Self {
-        Self { decider, headers: Arc::new(headers), durations: Durations::default() }
+        Self { decider, headers: Arc::new(headers), observer: Observer::default() }
     }
 
-    /// The same, telling how long it takes to answer.
+    /// The same with somebody who looks on.
     #[must_use]
-    pub fn timed(self, durations: Durations) -> Self {
-        Self { durations, ..self }
+    pub fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Who looks on.
+    pub const fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// The service for a gRPC server.
@@ -115,30 +120,33 @@ impl Service {
         Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
     }
 
-    /// Decides a request, which came by this method, before the deadline.
+    /// Decides a request before the deadline.
     ///
     /// # Errors
     ///
     /// Where the request cannot be meant, or a bug of ours keeps it from being read or answered.
     pub async fn answer(
         &self,
-        method: Method,
+        underway: &Underway<'_>,
         message: RateLimitRequest,
         deadline: Deadline,
     ) -> Result<Answer, Undecided> {
-        let _underway = self.durations.begin(method);
         // Otherwise it would end the connection, and with it everything else that is asked on it.
-        let answered = AssertUnwindSafe(self.read_and_answer(message, deadline)).catch_unwind();
-        answered.await.unwrap_or(Err(Undecided::Bug))
+        let answering = underway.during(self.read_and_answer(underway, message, deadline));
+        let answered = AssertUnwindSafe(answering).catch_unwind().await;
+        let answered = answered.unwrap_or(Err(Undecided::Bug));
+        answered.inspect_err(|error| underway.failed(error))
     }
 
     async fn read_and_answer(
         &self,
+        underway: &Underway<'_>,
         message: RateLimitRequest,
         deadline: Deadline,
     ) -> Result<Answer, Undecided> {
         let request = request::read_request(message)?;
         let (decision, taken) = self.decider.decide(&request, deadline).await;
+        underway.decided(&request.domain, &decision);
         let sheds_load = decision.refused.as_ref().is_some_and(|refused| refused.sheds_load);
         let echoes = self.decider.modes().metadata;
         let message = response::write_response(&request, decision, &self.headers, echoes);
@@ -163,9 +171,10 @@ impl rate_limit_service_server::RateLimitService for Service {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
+        let underway = self.observer.begin(Method::ShouldRateLimit, request.metadata().as_ref());
         let deadline = deadline::noted(request.extensions());
         let Answer { message, taken, .. } =
-            self.answer(Method::ShouldRateLimit, request.into_inner(), deadline).await?;
+            self.answer(&underway, request.into_inner(), deadline).await?;
         Ok(until_told(message, taken))
     }
 }

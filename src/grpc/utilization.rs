@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     decider::{Decider, Saying},
-    telemetry::{Durations, Method},
+    telemetry::{Method, Observer},
     unit::WHOLE_PARTS,
     worker::{Instant, InvalidLoad, Load, Reported, Settings},
 };
+use http::HeaderMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -42,19 +43,19 @@ pub struct Reports {
     decider: Arc<Decider>,
     /// Closed when the server stops: streams end then.
     stopped: watch::Receiver<()>,
-    durations: Durations,
+    observer: Observer,
 }
 
 impl Reports {
     /// A service that tells this decider. Its streams end when `stopped` closes.
     pub fn new(decider: Arc<Decider>, stopped: watch::Receiver<()>) -> Self {
-        Self { decider, stopped, durations: Durations::default() }
+        Self { decider, stopped, observer: Observer::default() }
     }
 
-    /// The same, telling how long it takes to answer.
+    /// The same with somebody who looks on.
     #[must_use]
-    pub fn timed(self, durations: Durations) -> Self {
-        Self { durations, ..self }
+    pub fn observed(self, observer: Observer) -> Self {
+        Self { observer, ..self }
     }
 
     /// The service for a gRPC server.
@@ -69,7 +70,8 @@ impl utilization_service_server::UtilizationService for Reports {
         &self,
         request: Request<ReportUtilizationRequest>,
     ) -> Result<Response<ReportUtilizationResponse>, Status> {
-        Ok(Response::new(self.answer(request.into_inner()).await?))
+        let (metadata, _, report) = request.into_parts();
+        Ok(Response::new(self.answer(report, metadata.as_ref()).await?))
     }
 
     type StreamUtilizationStream = ReceiverStream<Result<ReportUtilizationResponse, Status>>;
@@ -93,7 +95,7 @@ impl utilization_service_server::UtilizationService for Reports {
                     }
                 };
                 let answer = match report {
-                    Ok(Some(report)) => this.answer(report).await,
+                    Ok(Some(report)) => this.answer(report, &HeaderMap::new()).await,
                     Ok(None) => return,
                     Err(status) => Err(status),
                 };
@@ -118,10 +120,12 @@ impl Reports {
     async fn answer(
         &self,
         message: ReportUtilizationRequest,
+        headers: &HeaderMap,
     ) -> Result<ReportUtilizationResponse, Status> {
-        let _underway = self.durations.begin(Method::Report);
+        let underway = self.observer.begin(Method::Report, headers);
         let saying = read_saying(message).map_err(Undecided::from)?;
-        let (reported, settings) = self.decider.report(&saying).await.map_err(Undecided::from)?;
+        let reported = underway.during(self.decider.report(&saying)).await;
+        let (reported, settings) = reported.map_err(Undecided::from)?;
         Ok(write_reported(&saying, &reported, &settings))
     }
 }

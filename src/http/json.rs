@@ -10,7 +10,7 @@ use crate::{
         },
     },
     intake::{Counted, Intake},
-    telemetry::Method,
+    telemetry::{Method, Underway},
 };
 use axum::{
     body::Body,
@@ -78,7 +78,9 @@ pub(super) async fn should_rate_limit(
 ) -> Response {
     // The body may take a while to come.
     let deadline = deadline::of(request.headers());
-    let body = intake.count(request.into_body());
+    let (head, body) = request.into_parts();
+    let headers = head.headers;
+    let body = intake.count(body);
     let body = match time::timeout(SLOWEST_BODY, whole(body)).await {
         Ok(Ok(body)) => body,
         Ok(Err(refusal)) => return refusal,
@@ -87,7 +89,8 @@ pub(super) async fn should_rate_limit(
             return (StatusCode::REQUEST_TIMEOUT, why).into_response();
         }
     };
-    match answer(&service, &json, &body, deadline).await {
+    let underway = service.observer().begin(Method::Json, &headers);
+    match answer(&service, &json, (&underway, &body), deadline).await {
         Ok(response) => response,
         Err(status) => refuse(&status),
     }
@@ -124,11 +127,11 @@ async fn whole(mut body: Counted<Body>) -> Result<Vec<u8>, Response> {
 async fn answer(
     service: &Service,
     json: &Json,
-    body: &[u8],
+    (underway, body): (&Underway<'_>, &[u8]),
     deadline: Deadline,
 ) -> Result<Response, Status> {
     let request = json.read(body).map_err(Status::invalid_argument)?;
-    let answer = service.answer(Method::Json, request, deadline).await?;
+    let answer = service.answer(underway, request, deadline).await?;
     let Answer { message: answer, sheds_load, taken } = answer;
     if let Some(taken) = taken {
         taken.keep();

@@ -1,5 +1,6 @@
 //! How long calls of a store take, for whoever wants to know: the store does not know what becomes of it.
 
+use super::StoreError;
 use std::fmt::Debug;
 
 /// What a store is called for.
@@ -32,6 +33,7 @@ impl Operation {
 
 /// Hears how long calls took.
 pub trait Timing: Debug + Send + Sync {
-    /// A call took so many microseconds, from asking to the answer or the error. It is told by whoever asked.
-    fn took(&self, operation: Operation, micros: u64);
+    /// A call took so many microseconds, from asking to the answer, or to the error. It is told where it was asked
+    /// for, within the same future.
+    fn took(&self, operation: Operation, micros: u64, error: Option<&StoreError>);
 }

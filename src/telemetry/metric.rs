@@ -17,9 +17,14 @@ mod process;
 mod server;
 mod store;
 
-pub use duration::{Durations, Method, Underway};
+pub use duration::Method;
+pub(super) use duration::{Durations, Timed};
 
-use super::DoorView;
+use super::{
+    DoorView, Export, Observer,
+    otlp::{finish, resource},
+    trace::Traces,
+};
 use crate::{
     decider::{Decider, PoolView},
     reload::Reloads,
@@ -59,18 +64,18 @@ pub struct MetricsError(String);
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
-    durations: Durations,
+    observer: Observer,
     /// Reads for as long as it is there.
-    _provider: SdkMeterProvider,
+    provider: SdkMeterProvider,
 }
 
 impl Metrics {
-    /// Tells of these.
+    /// Tells of these, and exports what is told.
     ///
     /// # Errors
     ///
     /// Where a metric cannot be told, which is a fault of the build.
-    pub fn new(sources: Sources) -> Result<Self, MetricsError> {
+    pub fn new(sources: Sources, mut export: Export) -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let prometheus = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
@@ -83,8 +88,14 @@ impl Metrics {
         let of_decisions = move |instrument: &Instrument| {
             decision::NAMES.contains(&instrument.name()).then(|| all_series(instrument)).flatten()
         };
-        let provider =
-            SdkMeterProvider::builder().with_reader(prometheus).with_view(of_decisions).build();
+        let mut provider = SdkMeterProvider::builder()
+            .with_resource(resource())
+            .with_reader(prometheus)
+            .with_view(of_decisions);
+        if let Some(reader) = export.reader() {
+            provider = provider.with_reader(reader);
+        }
+        let provider = provider.build();
         let meter = provider.meter("tollgate");
         let is_called = matches!(sources.decider.store(), Store::Redis(_));
         let durations = Durations::new(&meter, is_called);
@@ -96,12 +107,18 @@ impl Metrics {
         server::register(&instruments);
         order::register(&instruments);
         process::register(&instruments);
-        Ok(Self { registry, durations, _provider: provider })
+        let observer = Observer { durations, traces: Traces::new(&mut export) };
+        Ok(Self { registry, observer, provider })
     }
 
-    /// What takes in durations.
-    pub const fn durations(&self) -> &Durations {
-        &self.durations
+    /// What looks on at requests.
+    pub const fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// Exports what there is still to say, for a bounded time. Nothing is exported any more after that.
+    pub async fn finish(&self) {
+        finish(self.provider.clone(), self.observer.traces.provider()).await;
     }
 
     /// All of them, in Prometheus's text format. It takes time where there are many rules: some microseconds for

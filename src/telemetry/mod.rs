@@ -1,11 +1,18 @@
-//! What the process says of itself: `watch.rs` what is worth a line in the log, `metric.rs` what can be counted.
+//! What the process says of itself: `watch.rs` what is worth a line in the log, `metric.rs` what can be counted,
+//! `trace.rs` what became of single requests; `otlp.rs` sends both to whoever collects them.
 
 mod metric;
+mod observer;
+mod otlp;
+mod trace;
 mod watch;
 
-pub use metric::{Durations, Method, Metrics, MetricsError, Sources, Underway};
+pub use metric::{Method, Metrics, MetricsError, Sources};
+pub use observer::{Observer, Underway};
+pub use otlp::{Export, ExportError};
 pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, Watch};
 
+use metric::{Durations, Timed};
 use std::{
     io::{IsTerminal as _, stderr},
     panic,

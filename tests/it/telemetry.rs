@@ -1,5 +1,7 @@
 //! What the server says of itself: metrics, traces and logs.
 
+mod otlp;
+
 use crate::{
     grpc::Client,
     support::{

@@ -150,7 +150,7 @@ impl Way {
         let began = self.clock.now();
         let asked = asking.await;
         if let Some(timing) = self.timing.get() {
-            timing.took(operation, self.clock.now() - began);
+            timing.took(operation, self.clock.now() - began, asked.as_ref().err());
         }
         asked.inspect_err(|error| self.condition.count(error))
     }

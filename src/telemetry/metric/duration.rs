@@ -4,7 +4,7 @@
 
 use crate::{
     clock::{Clock, Timestamp},
-    store::{Operation, Timing},
+    store::Operation,
 };
 use opentelemetry::{
     KeyValue,
@@ -61,7 +61,7 @@ impl Method {
 
 /// Takes in durations. The default keeps none.
 #[derive(Clone, Default)]
-pub struct Durations(Option<Arc<Kept>>);
+pub(in crate::telemetry) struct Durations(Option<Arc<Kept>>);
 
 struct Kept {
     clock: Clock,
@@ -96,13 +96,14 @@ impl Durations {
     }
 
     /// A request was read. It takes until what this returns is dropped.
-    pub fn begin(&self, method: Method) -> Underway<'_> {
-        Underway(self.0.as_deref().map(|kept| (kept, method, kept.clock.now())))
+    pub(in crate::telemetry) fn begin(&self, method: Method) -> Timed<'_> {
+        Timed(self.0.as_deref().map(|kept| (kept, method, kept.clock.now())))
     }
 }
 
-impl Timing for Durations {
-    fn took(&self, operation: Operation, micros: u64) {
+impl Durations {
+    /// A call of the store took so many microseconds.
+    pub(in crate::telemetry) fn store_call(&self, operation: Operation, micros: u64) {
         let histograms = self.0.as_ref().and_then(|kept| kept.store_calls.as_ref());
         if let Some(histogram) = histograms.and_then(|all| all.get(operation as usize)) {
             histogram.record(seconds(micros));
@@ -118,9 +119,15 @@ impl fmt::Debug for Durations {
 
 /// A request that is not answered yet.
 #[must_use = "it ends when it is dropped"]
-pub struct Underway<'d>(Option<(&'d Kept, Method, Timestamp)>);
+pub(in crate::telemetry) struct Timed<'d>(Option<(&'d Kept, Method, Timestamp)>);
 
-impl Drop for Underway<'_> {
+impl fmt::Debug for Timed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timed").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Timed<'_> {
     fn drop(&mut self) {
         let Some((kept, method, began)) = self.0.take() else { return };
         if let Some(histogram) = kept.requests.get(method as usize) {

@@ -2,6 +2,7 @@
 //! raw bytes (libraries refuse to send what callers do send), and one way to wait.
 
 mod authority;
+mod collector;
 mod envoy;
 mod lease;
 mod metrics;
@@ -11,6 +12,7 @@ mod redis;
 mod worker;
 
 pub(crate) use authority::{Authority, Identity, TlsClient};
+pub(crate) use collector::{Collector, text as span_text};
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
 pub(crate) use lease::{Hold, Leases, acquire, span};
 pub(crate) use metrics::Metrics;
