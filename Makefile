@@ -29,11 +29,12 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 faults: ## Measure what becomes of requests while Redis fails, and write it to docs/faults.md
 	TOLLGATE_FAULTS_TABLE=$(CURDIR)/docs/faults.md cargo test --locked --test it -- faults::
 
-bench: ## Measure what keys, leases, reports and decisions cost, in memory and in Redis
+bench: ## Measure what keys, leases, reports, decisions and telemetry cost, in memory and in Redis
 	cargo bench --locked --bench memory
 	cargo bench --locked --bench redis
 	cargo bench --locked --bench leases
 	cargo bench --locked --bench shedding
+	cargo bench --locked --bench telemetry
 
 soak: ## Load the built program while its rules change every second, for SOAK_SECONDS (600)
 	cargo bench --locked --bench soak

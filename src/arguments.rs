@@ -15,6 +15,7 @@ use tollgate::{
     server::{Names, TlsFiles},
     shadow::Window,
     store::redis,
+    telemetry::LogFormat,
 };
 
 /// The rate limit service for Envoy: rules in YAML, exact limits, all or nothing.
@@ -338,6 +339,11 @@ pub(crate) struct Serve {
     /// What to log: error, warn, info, debug or trace, or a filter such as `tollgate=debug`.
     #[arg(long, value_name = "FILTER", env = "TOLLGATE_LOG", default_value = "info")]
     pub(crate) log: String,
+
+    /// How to write the log: `text`, or `json`, an object a line.
+    #[arg(long, value_name = "FORMAT", env = "TOLLGATE_LOG_FORMAT", default_value = "text",
+          value_parser = log_format)]
+    pub(crate) log_format: LogFormat,
 }
 
 /// How the gRPC and the HTTP port are kept from others.
@@ -719,6 +725,14 @@ fn window(name: &str) -> Result<Window, String> {
 
 fn policy(name: &str) -> Result<OnStoreFailure, String> {
     OnStoreFailure::named(name).ok_or_else(|| "write allow, deny or local".to_owned())
+}
+
+fn log_format(name: &str) -> Result<LogFormat, String> {
+    match name {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("write text or json".to_owned()),
+    }
 }
 
 /// How long to drain; a bare number is in seconds.

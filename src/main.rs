@@ -89,7 +89,8 @@ fn ask(asking: impl Future<Output = Result<(), NotShown>>) -> anyhow::Result<Exi
 
 /// Serves until the process is told to stop.
 fn run(arguments: &Serve) -> anyhow::Result<()> {
-    telemetry::init(&arguments.log).map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
+    telemetry::init(&arguments.log, arguments.log_format)
+        .map_err(|error| anyhow!("--log {}: {error}", arguments.log))?;
     telemetry::log_panics();
     let kind = arguments.store.kind().context("--store")?;
     let headers = arguments.headers.wanted()?;

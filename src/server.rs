@@ -20,7 +20,9 @@ use crate::{
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     intake::Intake,
     reload::Reloads,
-    telemetry::{DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, Sources, Watch},
+    telemetry::{
+        DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch, Sources, Watch,
+    },
 };
 use axum::Router;
 use door::Door;
@@ -332,7 +334,7 @@ async fn watch_store(
 ) {
     let store = decider.store().name();
     let clock = Clock::monotonic();
-    let mut watch = Watch::default();
+    let (mut watch, mut refusals) = (Watch::default(), RefusalWatch::default());
     let mut ticks = time::interval(WATCH);
     let over = until_closed(over);
     tokio::pin!(over);
@@ -348,6 +350,7 @@ async fn watch_store(
         lines.extend(watch.tell_leases(decider.lease_counts(), now));
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
+        log_of_doors(refusals.tell(&decider.rules(), now));
         for (watch, door) in &mut doors {
             let counts = *door.counts.borrow();
             log_of_doors(watch.tell(&counts, now));

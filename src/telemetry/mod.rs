@@ -10,7 +10,7 @@ mod watch;
 pub use metric::{Method, Metrics, MetricsError, Sources};
 pub use observer::{Observer, Underway};
 pub use otlp::{Export, ExportError};
-pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, Watch};
+pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, RefusalWatch, Watch};
 
 use metric::{Durations, Timed};
 use std::{
@@ -33,12 +33,21 @@ pub fn log_panics() {
     }));
 }
 
-/// Sends events to stderr, as text. `filter` is a level, or `target=level`, separated by commas.
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// As text, for people.
+    Text,
+    /// As a JSON object a line, for programs.
+    Json,
+}
+
+/// Sends events to stderr, in this format. `filter` is a level, or `target=level`, separated by commas.
 ///
 /// # Errors
 ///
 /// Where the filter cannot be read, with the reason.
-pub fn init(filter: &str) -> Result<(), String> {
+pub fn init(filter: &str, format: LogFormat) -> Result<(), String> {
     // A word that is no level would be taken for a target, and nothing be logged at all.
     let is_level = |word: &str| word.contains('=') || word.parse::<LevelFilter>().is_ok();
     if let Some(word) = filter.split(',').map(str::trim).find(|word| !is_level(word)) {
@@ -51,13 +60,21 @@ pub fn init(filter: &str) -> Result<(), String> {
     let quiet = if filter.contains("h2=") { "" } else { ",h2=error" };
     let filter =
         EnvFilter::try_new(format!("{filter}{quiet}")).map_err(|error| error.to_string())?;
-    tracing_subscriber::fmt()
+    let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         .with_target(false)
         // It would say on stderr that stderr is gone, and panic over it.
-        .log_internal_errors(false)
-        .try_init()
-        .map_err(|error| error.to_string())
+        .log_internal_errors(false);
+    let begun = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .try_init(),
+    };
+    begun.map_err(|error| error.to_string())
 }

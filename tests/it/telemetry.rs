@@ -313,6 +313,38 @@ async fn the_process_its_doors_and_its_version_are_told() {
     assert!(began <= now + 2.0 && began > now - 3600.0, "{began} of {now}");
 }
 
+#[tokio::test]
+async fn the_log_tells_of_refusals_by_rule_in_json_and_never_whom() {
+    let mut shop = Shop::open(&[("TOLLGATE_LOG_FORMAT", "json")]).await;
+    for _ in 0..5 {
+        shop.ask(&[["user", "secretive"]]).await;
+        shop.ask(&[["plan", "free"], ["user", "secretive"]]).await;
+    }
+    shop.client.ask(&request("unheard-of", &[["user", "secretive"]])).await.unwrap();
+    let wanted = ["requests refused: ", "requests would have been refused: ", "named a domain"];
+    until("all is told", async || {
+        wanted.iter().all(|words| shop.server.log().contains(words)).then_some(())
+    })
+    .await;
+    let log = shop.server.log();
+    assert!(!log.contains("secretive"), "{log}");
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
+    }
+    assert!(log.contains("by shop:user"), "{log}");
+}
+
+#[tokio::test]
+async fn at_debug_each_refusal_is_told_by_its_rule() {
+    let mut shop = Shop::open(&[("TOLLGATE_LOG", "debug")]).await;
+    for _ in 0..3 {
+        shop.ask(&[["user", "alice"]]).await;
+    }
+    until("it is told", async || shop.server.log().contains("refused by shop:user").then_some(()))
+        .await;
+}
+
 /// With limits that are told by value.
 const VALUED: &str = r#"
 domain: valued
