@@ -139,6 +139,11 @@ pub struct Failures {
 }
 
 impl StoreError {
+    /// Whether the store was not even asked.
+    pub const fn is_uncalled(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::Silent | Self::Busy)
+    }
+
     /// Whether the store may have done what it was asked all the same.
     pub const fn may_be_done(&self) -> bool {
         matches!(self, Self::Lost | Self::Late)

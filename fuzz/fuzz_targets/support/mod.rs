@@ -40,15 +40,14 @@ static JSON: LazyLock<Json> = LazyLock::new(|| Json::new().expect("descriptors")
 pub fn new_decider() -> Arc<Decider> {
     let rules = Rules::new(DOMAINS.clone());
     let store = Store::Memory(Memory::new(1000));
-    let modes = Modes { metadata: true, ..Modes::default() };
+    let modes = Modes { metadata: true, standings: true, ..Modes::default() };
     Decider::new(rules, store, Clock::Manual(ManualClock::default()), modes)
 }
 
 /// The service, with all that it adds to answers.
 pub fn new_service(decider: Arc<Decider>) -> Service {
-    let name = |end| format!("x-ratelimit-{end}");
-    let (limit, remaining, reset) = (name("limit"), name("remaining"), name("reset"));
-    let rate_limit = Some(RateLimitHeaders { limit, remaining, reset });
+    // The dialect that tells most, and in names.
+    let rate_limit = RateLimitHeaders::Ietf;
     Service::new(decider, Headers { rate_limit, degraded: Some("x-degraded".to_owned()) })
 }
 

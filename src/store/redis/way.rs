@@ -149,8 +149,11 @@ impl Way {
     ) -> Result<T, StoreError> {
         let began = self.clock.now();
         let asked = asking.await;
-        if let Some(timing) = self.timing.get() {
-            timing.took(operation, self.clock.now() - began, asked.as_ref().err());
+        // What was not asked took no time, and would tell of a store that is quick.
+        let error = asked.as_ref().err();
+        let is_called = !error.is_some_and(StoreError::is_uncalled);
+        if let Some(timing) = self.timing.get().filter(|_| is_called) {
+            timing.took(operation, self.clock.now() - began, error);
         }
         asked.inspect_err(|error| self.condition.count(error))
     }
