@@ -117,9 +117,11 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         // From here on a signal is heard, and not the end.
         let (leave, stop, drop_all) = told_to_stop(arguments.drain)?;
         let hangup = signal(SignalKind::hangup())?;
-        print(&mut stdout(), &screen::of(&listeners, &loaded, &kind, arguments)?)?;
+        let screen = screen::of(&listeners, &loaded, &kind, arguments)?;
         let rules = Rules::new(loaded.domains);
         let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments, &headers));
+        decider.hear_first_orders().await;
+        print(&mut stdout(), &screen)?;
         let options = options(&arguments.rules);
         let paths = arguments.rules.paths.clone();
         let reload = Reload::new(paths, options, digest, Arc::clone(&decider));

@@ -47,9 +47,6 @@ const LAST_TELLING: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const LAST_ANSWERS_AT_MOST: Duration = Duration::from_secs(10);
 
-/// How long the server waits, before it serves, for what operators have said at run time.
-const FIRST_ORDERS: Duration = Duration::from_secs(5);
-
 /// How often the server looks how it stands with the store.
 const WATCH: Duration = Duration::from_secs(1);
 
@@ -236,13 +233,6 @@ pub async fn serve(
         tokio::spawn(until_either(tls.keep_current(), closed.clone()));
     }
     tokio::spawn(watch_pools(Arc::clone(&decider), looked, closed.clone()));
-    // Before the first request: a restart forgets no switch.
-    let heard = time::timeout(FIRST_ORDERS, decider.hear_orders_at_last()).await;
-    if !matches!(heard, Ok(Ok(()))) {
-        tracing::warn!(
-            "the store does not say what operators have said at run time: until it does, the rules are as their files say"
-        );
-    }
     let following = Arc::clone(&decider);
     let following = async move { following.follow_orders().await };
     tokio::spawn(until_either(following, closed.clone()));

@@ -36,6 +36,9 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const TRIES: usize = 3;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
+/// How long the first hearing may take.
+const FIRST_HEARING: Duration = Duration::from_secs(5);
+
 /// The longest path of a counter for which a limit is set, in bytes.
 const LONGEST_PATH: usize = 2048;
 
@@ -342,18 +345,23 @@ impl Decider {
         }
     }
 
-    /// Hears what operators have said, as soon as the store says it.
-    ///
-    /// # Errors
-    ///
-    /// Where the store will not say it.
-    pub async fn hear_orders_at_last(self: &Arc<Self>) -> Result<(), StoreError> {
-        loop {
-            match self.hear_orders().await {
-                Ok(()) => return Ok(()),
-                Err(error @ StoreError::Refused(_)) => return Err(error),
-                Err(_) => time::sleep(TRY_AGAIN).await,
+    /// Hears what operators have said before the first request comes: a restart forgets no switch. Where the store
+    /// does not say it in some seconds, the rules are as their files say until it does, and the log tells so.
+    pub async fn hear_first_orders(self: &Arc<Self>) {
+        let hearing = async {
+            loop {
+                match self.hear_orders().await {
+                    Ok(()) => return true,
+                    // It will not say it, however often it is asked.
+                    Err(StoreError::Refused(_)) => return false,
+                    Err(_) => time::sleep(TRY_AGAIN).await,
+                }
             }
+        };
+        if !time::timeout(FIRST_HEARING, hearing).await.unwrap_or(false) {
+            tracing::warn!(
+                "the store does not say what operators have said at run time: until it does, the rules are as their files say"
+            );
         }
     }
 

@@ -545,3 +545,59 @@ async fn a_redis_that_forbids_it_is_told_and_the_order_obeyed_here() {
     assert!(said.contains("on this process only") && said.contains("ACL forbids"), "{said}");
     assert!(!passes(&server, &edge(&[["dark", "x"]])).await);
 }
+
+#[tokio::test]
+async fn what_is_over_does_not_stay_in_redis() {
+    let (redis, files) = (Redis::start().await, TempDir::new());
+    files.file("edge.yaml", RULES);
+    let servers = [
+        Server::start_with(files.path(), &on(&redis)).await,
+        Server::start_with(files.path(), &on(&redis)).await,
+    ];
+    say(&servers[0], "limit set edge:user user=ada --rate 5/month --for 1s").await;
+    say(&servers[0], "limit set edge:user user=bob --rate 5/month --for 1h").await;
+    until("only the other is left", async || {
+        let fields: Vec<String> = redis.ask(&["HKEYS", "tg1:orders:"]).await;
+        let limits: Vec<_> = fields.iter().filter(|field| *field != "version").collect();
+        (limits == ["limit edge:user=bob"]).then_some(())
+    })
+    .await;
+    let ttl: i64 = redis.ask(&["TTL", "tg1:orders:"]).await;
+    assert_eq!(ttl, -1, "what an operator says holds until it is taken back");
+}
+
+#[tokio::test]
+async fn what_is_no_order_is_replaced_by_those_that_were_heard() {
+    let (redis, files) = (Redis::start().await, TempDir::new());
+    files.file("edge.yaml", RULES);
+    let server = Server::start_with(files.path(), &on(&redis)).await;
+    say(&server, "rule enforce edge:dark").await;
+    for garbage in [
+        &["SET", "tg1:orders:", "garbage"][..],
+        &["HSET", "tg1:orders:", "version", "many"],
+        &["HSET", "tg1:orders:", "version", "-1"],
+        &["DEL", "tg1:orders:"],
+    ] {
+        redis.ask::<()>(garbage).await;
+        until("it stands there again", async || {
+            let kind: String = redis.ask(&["TYPE", "tg1:orders:"]).await;
+            if kind != "hash" {
+                return None;
+            }
+            let version: Option<String> = redis.ask(&["HGET", "tg1:orders:", "version"]).await;
+            let dark: Option<String> =
+                redis.ask(&["HGET", "tg1:orders:", "switch edge:dark"]).await;
+            let is_whole = version?.parse::<u64>().is_ok() && dark? == r#"{"shadow_mode":false}"#;
+            is_whole.then_some(())
+        })
+        .await;
+        assert!(!passes(&server, &edge(&[["dark", "x"]])).await, "{garbage:?}");
+    }
+    // What cannot be read says nothing, and does no harm to what can.
+    redis.ask::<()>(&["HSET", "tg1:orders:", "switch edge:user", "{", "version", "99"]).await;
+    say(&server, "rule off daily").await;
+    let list = say(&server, "rule list").await;
+    let dark = list.lines().find(|line| line.starts_with("edge:dark "));
+    assert!(dark.is_some_and(|line| line.ends_with(" on [at run time]")), "{list}");
+    assert!(!passes(&server, &edge(&[["dark", "x"]])).await);
+}
