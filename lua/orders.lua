@@ -1,77 +1,87 @@
 -- What operators have said at run time, kept for all replicas as one atomic step: `Orders::tell` of
--- src/store/orders.rs in Lua. What stands under the key is a hash: a field for each order, and `version`, a number
--- that every change raises. It has no end: what an operator said holds until it is taken back.
+-- src/store/orders.rs in Lua. What stands under the key is a hash: a field for each order, and three of its own,
+-- `epoch`, `version` and `mark`, which tell which state of them that is; and `limits`, how many of them are limits. It
+-- has no end: what an operator said holds until it is taken back.
 --
 -- KEYS[1]  The orders.
--- ARGV[1]  The version that was heard of, 0 for none.
--- ARGV[2]  `changes`, or `all`: then all is written that stood there at that version, if the store has lost it.
--- ARGV[3…] Of changes, for each: the field; what is to stand there before, `*` for whatever, else `=` and the text, or
---          nothing where nothing is to stand there; and what is to stand there after, written as the same.
---          Of all: for each order the field and the text.
+-- ARGV[1]  The epoch that was heard of, 0 for none; ARGV[2] the version, ARGV[3] the mark.
+-- ARGV[4]  A number for the epoch, if one begins; ARGV[5] one for the next mark.
+-- ARGV[6…] For each change: the field; what is to stand there before, `*` for whatever, else `=` and the text, or
+--          nothing where nothing is to stand there; and what is to stand there after, written as the same. None is
+--          made where the store has lost something.
 --
--- The reply is 0, the version that stands there, the time in microseconds, a list of what became of each
--- change (1 done, 2 something else stood there, 3 there are too many), and a list of fields and texts, where the
--- version is another than the one that was heard of. Or, where the key held something else, 1 alone: then the
--- key has been deleted.
+-- The reply is 0, the epoch, the version and the mark that stand there, the time in microseconds, a list of what
+-- became of each change (1 done, 2 something else stood there, 3 there are too many), and a list of fields and
+-- texts, where these are other than those that were heard of. Or, where the key held something else, 1 alone: then
+-- the key has been deleted.
 
-local MOST = 10000
+local MOST_LIMITS = 10000
 
 local now = now_us()
-local key, known = KEYS[1], tonumber(ARGV[1])
-local kind = redis.call('TYPE', key).ok
-local version = 0
-if kind == 'hash' then
-  local text = redis.call('HGET', key, 'version')
-  version = text and tonumber(text)
+local key = KEYS[1]
+local heard_epoch, heard_version, heard_mark =
+  tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- A number in a field of its own; 0 where there is none, nil where it is none.
+local function own(field)
+  local text = redis.call('HGET', key, field)
+  local number = text and tonumber(text) or not text and 0
+  return number and is_count(number) and number or nil
 end
-if not version or not is_count(version) or (kind ~= 'hash' and kind ~= 'none') then
+
+local kind = redis.call('TYPE', key).ok
+local epoch, version, mark, limits = 0, 0, 0, 0
+if kind == 'hash' then
+  epoch, version, mark, limits = own('epoch'), own('version'), own('mark'), own('limits')
+end
+if (kind ~= 'hash' and kind ~= 'none') or not (epoch and version and mark and limits) then
   redis.call('UNLINK', key)
   return { 1 }
 end
 
--- What stands in a field, written as an argument is.
-local function stands(field)
+local is_lost = heard_epoch ~= 0
+  and (
+    epoch ~= heard_epoch
+    or version < heard_version
+    or (version == heard_version and mark ~= heard_mark)
+  )
+local changed, is_changed = {}, false
+for i = 6, is_lost and 0 or #ARGV, 3 do
+  local field, was, is = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local text = redis.call('HGET', key, field)
-  return text and '=' .. text or ''
-end
-
-local changed = {}
-if ARGV[2] == 'all' and version < known then
-  redis.call('UNLINK', key)
-  version = known
-  redis.call('HSET', key, 'version', string.format('%.0f', version))
-  for i = 3, #ARGV, 2 do
-    redis.call('HSET', key, ARGV[i], ARGV[i + 1])
-  end
-elseif ARGV[2] == 'changes' and version >= known then
-  local is_changed = false
-  for i = 3, #ARGV, 3 do
-    local field, was, is = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    local text = stands(field)
-    local became = 1
-    if text ~= is then
-      if was ~= '*' and text ~= was then
-        became = 2
-      elseif is == '' then
+  text = text and '=' .. text or ''
+  local is_limit = string.sub(field, 1, 6) == 'limit '
+  local became = 1
+  if text ~= is then
+    if was ~= '*' and text ~= was then
+      became = 2
+    elseif is_limit and text == '' and limits >= MOST_LIMITS then
+      became = 3
+    else
+      if is == '' then
         redis.call('HDEL', key, field)
-        is_changed = true
-      -- One of the fields is the version, once there are any.
-      elseif text == '' and redis.call('HLEN', key) - (version > 0 and 1 or 0) >= MOST then
-        became = 3
       else
         redis.call('HSET', key, field, string.sub(is, 2))
-        is_changed = true
       end
+      if is_limit then
+        limits = limits + (text == '' and 1 or is == '' and -1 or 0)
+      end
+      is_changed = true
     end
-    changed[#changed + 1] = became
   end
-  if is_changed then
-    version = version + 1
-    redis.call('HSET', key, 'version', string.format('%.0f', version))
+  changed[#changed + 1] = became
+end
+if is_changed then
+  if epoch == 0 then
+    epoch = tonumber(ARGV[4])
+  end
+  version, mark = version + 1, tonumber(ARGV[5])
+  for field, number in pairs({ epoch = epoch, version = version, mark = mark, limits = limits }) do
+    redis.call('HSET', key, field, string.format('%.0f', number))
   end
 end
 local fields = {}
-if version ~= known then
+if epoch ~= heard_epoch or version ~= heard_version or mark ~= heard_mark then
   fields = redis.call('HGETALL', key)
 end
-return { 0, version, now, changed, fields }
+return { 0, epoch, version, mark, now, changed, fields }

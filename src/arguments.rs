@@ -80,7 +80,8 @@ Examples:
   tollgate rule shadow daily                 or by its name, where only one has it
   tollgate rule off edge                     all limits of a domain
   tollgate rule off --all                    all limits there are
-  tollgate rule clear edge                   as the rules of the domain say themselves
+  tollgate rule clear edge                   nothing is said of the domain any more
+  tollgate rule clear --all                  nor of anything: all is as the files say
 
 What is said of a domain or of everything is a main switch: while it is off, no
 limit below it takes part, whatever is said of single rules; `on` takes that back.";
@@ -96,7 +97,8 @@ Examples:
   tollgate limit clear --all
 
 A rule is meant by its path, as `tollgate rule list` shows it, or by its name.
-Say a value for each of its entries that tells callers apart.";
+Say a value for each of its entries that tells callers apart. To clear a limit
+whose rule is gone, name its own path, as `tollgate limit list` shows it.";
 
 /// What `tollgate key --help` teaches beside the commands.
 const KEY_HELP: &str = "\
@@ -184,7 +186,7 @@ pub(crate) struct Setting {
     pub(crate) counter: Counter,
 
     /// How fast its bucket refills: `500/s`, `10/min`, `5/h` or `250/day`.
-    #[arg(long, value_name = "RATE", required_unless_present = "max")]
+    #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
 
     /// How many tokens its bucket holds. Without it, what one period brings.

@@ -30,7 +30,10 @@ pub(crate) fn of(
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}{tls}", grpc::SERVICE);
     let (leases, utilization) = (grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE);
     let _ = writeln!(screen, "{:32}{leases}, {utilization}", "");
-    let _ = writeln!(screen, "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready{tls}");
+    let _ = writeln!(
+        screen,
+        "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready, GET /metrics{tls}"
+    );
     let _ = writeln!(
         screen,
         "  admin  {admin:<22} GET /rlconfig, GET /rules, GET /pools, GET /shadow-report"

@@ -1,22 +1,23 @@
 //! What operators say at run time: told to the store, heard of by all replicas, obeyed by the rules in force.
 //!
-//! Each process asks the store four times a second what stands there, so that all obey within a second. Where
-//! the store cannot be told, an order is obeyed here all the same, and told as soon as that is possible, unless
-//! something else has been said of the same by then. A store that has lost its orders is told again by whoever
+//! Each process asks the store four times a second what stands there, so that all obey within a second. An order is
+//! obeyed here first, and told then. Where the store cannot be told, it is as soon as it can be, unless
+//! something else has been said of the same by then. A store that has lost orders is told them again by whoever
 //! has heard them: a switch that was put in an emergency is not to come undone by another one.
 
 use super::Decider;
 use crate::{
     limiter::Limit,
-    order::{Amount, Order, Orders, Position, SetLimit, Switch},
+    order::{Amount, EVERYTHING, Order, Orders, Position, SetLimit, Switch, subject},
     rules::{Counter, Kind, NotMeant, PlacedRule, Rules, Scope, describe::printable},
     store::{
         StoreError,
-        orders::{Change, Changed, Fields, MOST_ORDERS, Telling},
+        orders::{Change, Changed, Fields, MOST_LIMITS, Telling, Told, Version},
     },
     unit::count,
 };
 use std::{
+    collections::{BTreeMap, HashSet},
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -75,9 +76,16 @@ pub enum NotOrdered {
     /// The values are too long.
     #[error("the values are too long: together with the rule's path at most {LONGEST_PATH} bytes")]
     TooLong,
-    /// There are too many orders.
-    #[error("there are {MOST_ORDERS} orders already: take some back, see `tollgate limit list`")]
+    /// There are too many limits.
+    #[error(
+        "there are {MOST_LIMITS} limits at run time already: take some back, see `tollgate limit list`"
+    )]
     TooMany,
+    /// Nobody knows when it would end.
+    #[error(
+        "a limit ends by the store's clock, and the store has not been heard of yet: say it without an end"
+    )]
+    NoClock,
     /// The store cannot be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -124,6 +132,8 @@ pub(super) struct OrderBook {
     book: Mutex<Book>,
     /// Whoever talks to the store, so that it is told and heard in one order.
     talking: sync::Mutex<()>,
+    /// Whoever puts in force what has been heard and said.
+    placing: Mutex<()>,
     /// Rules that were replaced by orders, until nobody uses them.
     replaced: Mutex<Vec<Arc<Rules>>>,
     switches: AtomicU64,
@@ -135,11 +145,11 @@ pub(super) struct OrderBook {
 struct Book {
     /// What stands in the store, as far as it has been heard, and its version.
     stands: Fields,
-    version: u64,
-    /// What it has not been told.
-    untold: Vec<Change>,
-    /// By how much the store's clock is ahead of this process's, in microseconds.
-    ahead_us: i64,
+    version: Version,
+    /// What it has not been told, by field.
+    untold: BTreeMap<String, Change>,
+    /// By how much the store's clock is ahead of this process's, in microseconds; `None` until it was heard of.
+    ahead_us: Option<i64>,
     /// What is in force.
     orders: Orders,
     /// Whether something has been said or heard since.
@@ -153,13 +163,13 @@ struct Book {
 impl Book {
     /// The store's time at an instant of this process's clock, in microseconds.
     fn store_time(&self, now_us: u64) -> u64 {
-        now_us.saturating_add_signed(self.ahead_us)
+        now_us.saturating_add_signed(self.ahead_us.unwrap_or_default())
     }
 
     /// What stands in the store, or is still to be told to it.
     fn said(&self) -> Fields {
         let mut fields = self.stands.clone();
-        for Change { field, is, .. } in &self.untold {
+        for Change { field, is, .. } in self.untold.values() {
             match is {
                 Some(text) => fields.insert(field.clone(), text.clone()),
                 None => fields.remove(field),
@@ -168,8 +178,7 @@ impl Book {
         fields
     }
 
-    /// What is to be in force now in the place of what is; `None` where that is the same. What was in force is
-    /// returned with it.
+    /// What is to be in force now in the place of what is, with that; `None` where it is the same.
     fn next(&mut self, now_us: u64) -> Option<(Orders, Orders)> {
         let now_us = self.store_time(now_us);
         let is_over = self.orders.first_end_us().is_some_and(|end_us| end_us <= now_us);
@@ -187,14 +196,50 @@ impl Book {
         Some((mem::replace(&mut self.orders, orders.clone()), orders))
     }
 
-    /// Takes note of an order. What it takes to stand in the store is what is known of that.
+    /// Takes note of an order. What it takes to stand in the store is what is known of that. It is told also where
+    /// that is the same: somebody else may have said something that has not been heard here.
     fn add(&mut self, Order { field, text }: &Order) {
         self.has_news = true;
-        self.untold.retain(|change| change.field != *field);
-        let was = self.stands.get(field).cloned();
-        if was != *text {
-            self.untold.push(Change { field: field.clone(), was: Some(was), is: text.clone() });
+        let was = Some(self.stands.get(field).cloned());
+        let change = Change { field: field.clone(), was, is: text.clone() };
+        self.untold.insert(field.clone(), change);
+    }
+
+    /// The same of several.
+    fn add_all(&mut self, orders: &[Order]) {
+        orders.iter().for_each(|order| self.add(order));
+    }
+
+    /// What is to be told: what was said here, and what is over.
+    fn changes(&self) -> Vec<Change> {
+        self.untold.values().chain(&self.over).cloned().collect()
+    }
+
+    /// Takes note of what stands in the store.
+    fn hear(&mut self, version: Version, fields: Option<Fields>) {
+        if let Some(fields) = fields {
+            self.stands = fields;
+            self.has_news = true;
         }
+        self.version = version;
+    }
+
+    /// Takes note of what stands in a store that has lost something. What is missing there is to be told again.
+    fn hear_of_loss(&mut self, version: Version, fields: Fields) {
+        let known = mem::replace(&mut self.stands, fields);
+        for change in self.untold.values_mut() {
+            // Nobody has said anything else of it.
+            if !self.stands.contains_key(&change.field) {
+                change.was = Some(None);
+            }
+        }
+        for (field, text) in known {
+            if !self.stands.contains_key(&field) && !self.untold.contains_key(&field) {
+                let change = Change { field: field.clone(), was: Some(None), is: Some(text) };
+                self.untold.insert(field, change);
+            }
+        }
+        (self.version, self.has_news) = (version, true);
     }
 }
 
@@ -210,11 +255,12 @@ impl OrderBook {
 }
 
 impl Decider {
-    /// Puts a switch: what is meant by a word into a position.
+    /// Puts a switch: what is meant by a word into a position. To clear everything is to take back all that was
+    /// said of anything.
     ///
     /// # Errors
     ///
-    /// Where nothing is meant by it, or there are too many orders.
+    /// Where nothing is meant by it.
     pub async fn switch(
         self: &Arc<Self>,
         word: &str,
@@ -222,18 +268,14 @@ impl Decider {
     ) -> Result<Switched, NotOrdered> {
         let rules = self.rules();
         let scope = rules.meant_by(word)?;
-        let before = rules.orders().switches.get(&scope.path).copied().unwrap_or_default();
-        let written = scope.rule.as_ref().map(|placed| {
-            let (rule, switched) = (&placed.rule, placed.rule.switched);
-            let unless_switched = |is: bool, switched: Option<bool>| is != switched.is_some();
-            (
-                unless_switched(rule.enabled, switched.enabled),
-                unless_switched(rule.shadow_mode, switched.shadow_mode),
-            )
-        });
-        let switch = before.put(position, written);
-        let reach = self.obey(&[Order::switch(&scope.path, switch)]).await?;
+        let mut orders = Order::switch(&scope.path, position);
+        if (position, &*scope.path) == (Position::Clear, EVERYTHING) {
+            let said = rules.orders().switches.keys();
+            orders.extend(said.flat_map(|path| Order::switch(path, Position::Clear)));
+        }
+        let reach = self.obey(&orders).await?;
         self.orders.switches.fetch_add(1, Ordering::Relaxed);
+        let switch = self.rules().orders().switches.get(&scope.path).copied().unwrap_or_default();
         Ok(Switched { scope, switch, reach })
     }
 
@@ -263,7 +305,15 @@ impl Decider {
                 let limit = limit.filter(|_| placed.rule.pool.is_none());
                 counter.limit = limit.ok_or_else(|| unfit(&placed, counter.of_rule))?;
                 let now_us = self.clock.now().as_micros();
-                let until_us = for_us.map(|for_us| self.orders.book().store_time(now_us) + for_us);
+                let until_us = match for_us {
+                    None => None,
+                    Some(for_us) => {
+                        let book = self.orders.book();
+                        // Until it was heard of, its clock is not known.
+                        book.ahead_us.ok_or(NotOrdered::NoClock)?;
+                        Some(book.store_time(now_us).saturating_add(for_us))
+                    }
+                };
                 Some(SetLimit { rule: placed.path.to_string(), amount, until_us })
             }
         };
@@ -317,11 +367,14 @@ impl Decider {
         }
     }
 
-    /// Why orders of this process have not been told to the store; `None` where all have been.
-    pub fn untold_orders(&self) -> Option<String> {
+    /// Why the store could not be asked last, and whether that keeps something from it that was said here; `None`
+    /// where it could.
+    pub fn orders_trouble(&self) -> Option<(String, bool)> {
         let book = self.orders.book();
-        let trouble = book.trouble.as_ref().filter(|_| !book.untold.is_empty());
-        trouble.map(|error| self.why(error))
+        let has_untold = !book.untold.is_empty();
+        let trouble = book.trouble.clone();
+        drop(book);
+        trouble.map(|error| (self.why(&error), has_untold))
     }
 
     /// What is wrong with the store, for the operator, who is told more than callers are.
@@ -371,115 +424,128 @@ impl Decider {
     ///
     /// Where the store did not answer.
     pub async fn hear_orders(self: &Arc<Self>) -> Result<(), StoreError> {
-        let talking = self.orders.talking.lock().await;
-        let heard = self.talk().await;
-        self.orders.book().trouble = heard.as_ref().err().cloned();
-        self.put_orders_in_force(&talking).await;
+        let heard = self.talk(&[]).await;
+        self.put_orders_in_force().await;
         heard.map(drop)
     }
 
-    /// Has orders obeyed: everywhere, if the store can be told, else here.
+    /// Has orders obeyed: here at once, and everywhere, if the store can be told.
     async fn obey(self: &Arc<Self>, orders: &[Order]) -> Result<Reach, NotOrdered> {
-        let mut trouble = None;
-        {
-            let talking = self.orders.talking.lock().await;
-            for attempt in 1..=TRIES {
-                {
-                    let mut book = self.orders.book();
-                    orders.iter().for_each(|order| book.add(order));
+        self.orders.book().add_all(orders);
+        self.put_orders_in_force().await;
+        let mut told = Ok(Vec::new());
+        for attempt in 1..=TRIES {
+            told = self.talk(orders).await;
+            match &told {
+                // Where somebody else was faster, whoever speaks last is obeyed.
+                Ok(became) if became.contains(&Changed::Differs) => {
+                    self.orders.book().add_all(orders);
                 }
-                match self.talk().await {
-                    Ok(became) => {
-                        trouble = None;
-                        let these = |(field, _): &&(String, Changed)| {
-                            orders.iter().any(|order| order.field == *field)
-                        };
-                        let mut became = became.iter().filter(these).map(|(_, became)| *became);
-                        if became.clone().any(|it| it == Changed::Full) {
-                            self.put_orders_in_force(&talking).await;
-                            return Err(NotOrdered::TooMany);
-                        }
-                        // Where somebody else was faster, whoever speaks last is obeyed.
-                        if became.all(|it| it == Changed::Done) {
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        trouble = Some(error);
-                        if attempt < TRIES {
-                            time::sleep(TRY_AGAIN).await;
-                        }
-                    }
-                }
+                Ok(_) => break,
+                Err(_) if attempt < TRIES => time::sleep(TRY_AGAIN).await,
+                Err(_) => {}
             }
-            self.orders.book().trouble.clone_from(&trouble);
-            self.put_orders_in_force(&talking).await;
         }
-        Ok(match trouble {
-            Some(error) => Reach::Untold(self.why(&error)),
-            None if self.store.is_shared() => Reach::Replicas,
-            None => Reach::Process,
-        })
+        self.put_orders_in_force().await;
+        match told {
+            Ok(became) if became.contains(&Changed::Full) => Err(NotOrdered::TooMany),
+            Ok(_) if self.store.is_shared() => Ok(Reach::Replicas),
+            Ok(_) => Ok(Reach::Process),
+            Err(error) => Ok(Reach::Untold(self.why(&error))),
+        }
     }
 
-    /// Tells the store what it has not been told, and hears what stands there. What became of what it was told.
-    async fn talk(&self) -> Result<Vec<(String, Changed)>, StoreError> {
-        let now = self.clock.now();
-        let (known, untold, over) = {
-            let book = self.orders.book();
-            (book.version, book.untold.clone(), book.over.clone())
-        };
-        let changes = [&untold[..], &over[..]].concat();
-        let mut told = self.store.tell_orders(now, known, Telling::Changes(&changes)).await?;
-        if told.version < known {
-            let stands = self.orders.book().stands.clone();
-            self.store.tell_orders(now, known, Telling::All(&stands)).await?;
+    /// Tells the store what it has not been told, and hears what stands there. What became of these orders: nothing,
+    /// where they had been told before.
+    async fn talk(&self, orders: &[Order]) -> Result<Vec<Changed>, StoreError> {
+        let _talking = self.orders.talking.lock().await;
+        let told = self.tell_and_hear(orders).await;
+        self.orders.book().trouble = told.as_ref().err().cloned();
+        told
+    }
+
+    async fn tell_and_hear(&self, orders: &[Order]) -> Result<Vec<Changed>, StoreError> {
+        let (mut changes, mut told) = self.exchange().await?;
+        let (known, fields) = (self.orders.book().version, told.fields.take());
+        if known.is_lost(told.version) {
             tracing::warn!(
-                "the store has lost what operators had said at run time, and was told again"
+                "the store has lost what operators had said at run time: what is missing is told again"
             );
-            told = self.store.tell_orders(now, known, Telling::Changes(&changes)).await?;
+            self.orders.book().hear_of_loss(told.version, fields.unwrap_or_default());
+            (changes, told) = self.exchange().await?;
+            let fields = told.fields.take();
+            self.orders.book().hear(told.version, fields);
+        } else {
+            self.orders.book().hear(told.version, fields);
         }
-        let became = untold.iter().map(|change| change.field.clone()).zip(told.changed);
-        let became: Vec<_> = became.collect();
+        let of_these: HashSet<&str> = orders.iter().map(|order| &*order.field).collect();
+        let mut became = Vec::new();
         let mut book = self.orders.book();
-        let ahead_us = i128::from(told.now.as_micros()) - i128::from(now.as_micros());
-        book.ahead_us = i64::try_from(ahead_us).unwrap_or_default();
-        book.version = told.version;
-        if let Some(fields) = told.fields {
-            book.stands = fields;
+        for (change, changed) in changes.iter().zip(told.changed) {
+            // Something else may have been said of it since.
+            if book.untold.get(&change.field) != Some(change) {
+                continue;
+            }
+            book.untold.remove(&change.field);
             book.has_news = true;
-        }
-        book.over.clear();
-        let is_told = |change: &Change| became.iter().any(|(field, _)| *field == change.field);
-        let before = book.untold.len();
-        book.untold.retain(|change| !is_told(change));
-        book.has_news |= book.untold.len() < before;
-        drop(book);
-        for (field, changed) in &became {
-            if *changed == Changed::Differs {
-                let what = what_it_is_about(field);
+            if of_these.contains(&*change.field) {
+                became.push(changed);
+            } else if changed != Changed::Done {
+                let what = printable(subject(&change.field));
+                let why = match changed {
+                    Changed::Full => "there are too many limits",
+                    _ => "something else has been said meanwhile",
+                };
                 tracing::warn!(
-                    "what was said here of {what} while the store could not be told is not in force any more: something else has been said meanwhile"
+                    "what was said here of {what} while the store could not be told is not in force any more: {why}"
                 );
             }
         }
+        book.over.clear();
         Ok(became)
     }
 
-    /// Has the rules obey what is to be in force, where that has changed. One after the other, so that the last is
-    /// what stays: hence only for who talks.
-    async fn put_orders_in_force(self: &Arc<Self>, _talking: &sync::MutexGuard<'_, ()>) {
-        let next = self.orders.book().next(self.clock.now().as_micros());
-        let Some((before, orders)) = next else { return };
-        tell_changes(&before, &orders);
-        let decider = Arc::clone(self);
-        // Many rules take a while to be arranged.
-        let replacing =
-            task::spawn_blocking(move || decider.replace(|rules| rules.with_orders(orders)));
-        if let Ok(replaced) = replacing.await {
-            self.orders.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(replaced);
-        }
+    /// Tells the store what is to be told, and hears how it stands there.
+    async fn exchange(&self) -> Result<(Vec<Change>, Told), StoreError> {
+        let (known, changes) = {
+            let book = self.orders.book();
+            (book.version, book.changes())
+        };
+        let drawn = [draw()?, draw()?];
+        let began = self.clock.now();
+        let telling = Telling { known, changes: &changes, drawn };
+        let told = self.store.tell_orders(began, telling).await?;
+        // It was somewhere between the question and the answer.
+        let took_us = if self.store.is_shared() { self.clock.now() - began } else { 0 };
+        let here_us = began.as_micros().saturating_add(took_us / 2);
+        let ahead_us = i128::from(told.now.as_micros()) - i128::from(here_us);
+        self.orders.book().ahead_us = i64::try_from(ahead_us).ok();
+        Ok((changes, told))
     }
+
+    /// Has the rules obey what is to be in force, where that has changed.
+    async fn put_orders_in_force(self: &Arc<Self>) {
+        let decider = Arc::clone(self);
+        // Many rules take a while to be arranged. It is finished also where nobody waits for it any more.
+        let placing = task::spawn_blocking(move || {
+            // One after the other, so that what is read last is what stays.
+            let _placing = decider.orders.placing.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = decider.orders.book().next(decider.clock.now().as_micros());
+            let Some((before, orders)) = next else { return };
+            tell_changes(&before, &orders);
+            let replaced = decider.replace(|rules| rules.with_orders(orders));
+            let kept = &decider.orders.replaced;
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(replaced);
+        });
+        // Where the runtime is gone, so is the process.
+        let _ = placing.await;
+    }
+}
+
+/// A number above 0 and below 2^53.
+fn draw() -> Result<u64, StoreError> {
+    let number = getrandom::u64().map_err(super::no_random_numbers)?;
+    Ok((number >> 11).max(1))
 }
 
 impl OrderBook {
@@ -506,14 +572,6 @@ fn unfit(placed: &PlacedRule, limit: Limit) -> NotOrdered {
         }
     };
     NotOrdered::Unfit { rule: placed.path.to_string(), limiter: limit.limiter(), fix }
-}
-
-/// What a field is about, without values: those are not for the log.
-fn what_it_is_about(field: &str) -> String {
-    match field.split_once(' ') {
-        Some(("switch", path)) => printable(path),
-        _ => "a limit".to_owned(),
-    }
 }
 
 /// Says in the log what has changed. Of limits only for which rules: the rest are callers' names.

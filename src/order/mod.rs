@@ -15,9 +15,13 @@ pub use switch::{EVERYTHING, Position, Switch, in_force};
 
 use std::collections::BTreeMap;
 
-/// What the fields of switches and of limits begin with.
-const SWITCH: &str = "switch ";
-const LIMIT: &str = "limit ";
+/// What the fields of orders begin with. On and off is one order, shadow mode and back another: who says one takes
+/// nothing back of the other.
+const ON: &str = "on ";
+const SHADOW: &str = "shadow ";
+
+/// What the fields of limits begin with.
+pub const LIMIT: &str = "limit ";
 
 /// All orders that hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,9 +38,13 @@ impl Orders {
     pub fn read<'t>(fields: impl Iterator<Item = (&'t str, &'t str)>, now_us: u64) -> Self {
         let mut orders = Self::default();
         for (field, text) in fields {
-            if let Some(path) = field.strip_prefix(SWITCH) {
-                if let Ok(switch) = serde_json::from_str::<Switch>(text) {
-                    orders.switches.insert(path.to_owned(), switch);
+            if let Some(path) = field.strip_prefix(ON) {
+                if let Ok(enabled) = text.parse() {
+                    orders.switches.entry(path.to_owned()).or_default().enabled = Some(enabled);
+                }
+            } else if let Some(path) = field.strip_prefix(SHADOW) {
+                if let Ok(shadow) = text.parse() {
+                    orders.switches.entry(path.to_owned()).or_default().shadow_mode = Some(shadow);
                 }
             } else if let Some(path) = field.strip_prefix(LIMIT)
                 && let Ok(set) = serde_json::from_str::<SetLimit>(text)
@@ -70,24 +78,32 @@ pub struct Order {
 }
 
 impl Order {
-    /// A switch of what is on this path; one that says nothing is taken back.
-    pub fn switch(path: &str, switch: Switch) -> Self {
-        let text = (switch != Switch::default()).then(|| text(&switch));
-        Self { field: format!("{SWITCH}{path}"), text }
+    /// What puts the switch of what is on this path into a position.
+    pub fn switch(path: &str, position: Position) -> Vec<Self> {
+        let order = |prefix: &str, is: Option<bool>| Self {
+            field: format!("{prefix}{path}"),
+            text: is.map(|is| is.to_string()),
+        };
+        match position {
+            Position::On => vec![order(ON, Some(true))],
+            Position::Off => vec![order(ON, Some(false))],
+            Position::Shadow => vec![order(SHADOW, Some(true))],
+            Position::Enforce => vec![order(SHADOW, Some(false))],
+            Position::Clear => vec![order(ON, None), order(SHADOW, None)],
+        }
     }
 
     /// A limit of the counter on this path, or none any more.
     pub fn limit(path: &str, set: Option<&SetLimit>) -> Self {
+        // It has nothing that JSON has no form for.
+        let text = |set| serde_json::to_string(set).unwrap_or_default();
         Self { field: format!("{LIMIT}{path}"), text: set.map(text) }
-    }
-
-    /// Whether it is about a counter, and not about rules.
-    pub fn is_limit(&self) -> bool {
-        self.field.starts_with(LIMIT)
     }
 }
 
-/// These types have nothing that JSON has no form for.
-fn text(order: &impl serde::Serialize) -> String {
-    serde_json::to_string(order).unwrap_or_default()
+/// What a field is about, for the log: the path of what a switch is about. Of a limit that is a caller's name, and
+/// not told.
+pub fn subject(field: &str) -> &str {
+    let path = field.strip_prefix(ON).or_else(|| field.strip_prefix(SHADOW));
+    path.unwrap_or("a limit")
 }

@@ -4,20 +4,19 @@
 //! is said of a rule does not help. What is said of a rule takes the place of what its file says.
 
 use super::Orders;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The path of everything. No domain has it: there, a `*` is written otherwise.
 pub const EVERYTHING: &str = "*";
 
 /// What is said of a rule, a domain or everything; `None` where nothing is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Switch {
     /// Whether it takes part in decisions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// Whether it is checked and charged, but refuses nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow_mode: Option<bool>,
 }
 
@@ -54,24 +53,6 @@ impl Position {
     /// The one of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
-    }
-}
-
-impl Switch {
-    /// The switch, put into a position. `written` is what the file says of a rule (whether it is on, and whether
-    /// in shadow mode); `None` for a domain or everything, of which no file says anything. What only repeats
-    /// the file is not said: so nothing is left of what was taken back.
-    #[must_use]
-    pub fn put(self, position: Position, written: Option<(bool, bool)>) -> Self {
-        let (is_on, is_shadow) = written.unwrap_or((true, false));
-        let unless = |value: bool, written: bool| (value != written).then_some(value);
-        match position {
-            Position::On => Self { enabled: unless(true, is_on), ..self },
-            Position::Off => Self { enabled: unless(false, is_on), ..self },
-            Position::Shadow => Self { shadow_mode: unless(true, is_shadow), ..self },
-            Position::Enforce => Self { shadow_mode: unless(false, is_shadow), ..self },
-            Position::Clear => Self::default(),
-        }
     }
 }
 

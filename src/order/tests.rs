@@ -11,13 +11,13 @@ use crate::{
 const ON: (bool, bool) = (true, false);
 
 /// The orders that these say together.
-fn orders(orders: &[Order]) -> Orders {
-    let fields = orders.iter().filter_map(|it| Some((&*it.field, it.text.as_deref()?)));
+fn orders(orders: &[Vec<Order>]) -> Orders {
+    let fields = orders.iter().flatten().filter_map(|it| Some((&*it.field, it.text.as_deref()?)));
     Orders::read(fields, 0)
 }
 
-fn put(path: &str, position: Position) -> Order {
-    Order::switch(path, Switch::default().put(position, path.contains(':').then_some(ON)))
+fn put(path: &str, position: Position) -> Vec<Order> {
+    Order::switch(path, position)
 }
 
 fn of_user(orders: &Orders, written: (bool, bool)) -> (bool, bool) {
@@ -37,11 +37,11 @@ fn a_rule_goes_by_its_file_until_something_is_said_of_it() {
 #[test]
 fn main_switches_hold_whatever_is_said_of_a_rule() {
     for main in ["edge", EVERYTHING] {
-        let said =
-            Order::switch("edge:user", Switch { enabled: Some(true), shadow_mode: Some(false) });
-        let said = orders(&[said, put(main, Position::Off), put(main, Position::Shadow)]);
-        // The second said of the same path is what stands there.
-        assert_eq!(of_user(&said, (false, true)), (true, true));
+        let own = [put("edge:user", Position::On), put("edge:user", Position::Enforce)].concat();
+        let shadow = orders(&[own.clone(), put(main, Position::Shadow)]);
+        assert_eq!(of_user(&shadow, (false, true)), (true, true));
+        let both = orders(&[own, put(main, Position::Shadow), put(main, Position::Off)]);
+        assert_eq!(of_user(&both, (false, true)), (false, true));
         let off = orders(&[put(main, Position::Off)]);
         assert_eq!(of_user(&off, ON), (false, false));
         assert_eq!(in_force(&off, ("edge", "edge:report"), false, ON), ON, "it is no limit");
@@ -51,16 +51,15 @@ fn main_switches_hold_whatever_is_said_of_a_rule() {
 }
 
 #[test]
-fn what_only_repeats_the_file_is_not_said() {
-    let off = Switch::default().put(Position::Off, Some(ON));
-    assert_eq!(off, Switch { enabled: Some(false), shadow_mode: None });
-    assert_eq!(off.put(Position::On, Some(ON)), Switch::default());
-    assert_eq!(Order::switch("edge:user", Switch::default()).text, None);
-    let on = Switch::default().put(Position::On, Some((false, true)));
-    assert_eq!(on, Switch { enabled: Some(true), shadow_mode: None });
-    let enforced = on.put(Position::Enforce, Some((false, true)));
-    assert_eq!(enforced, Switch { enabled: Some(true), shadow_mode: Some(false) });
-    assert_eq!(enforced.put(Position::Clear, None), Switch::default());
+fn who_says_one_thing_takes_nothing_back_of_the_other() {
+    let both = orders(&[put("edge:user", Position::Off), put("edge:user", Position::Shadow)]);
+    let said = Switch { enabled: Some(false), shadow_mode: Some(true) };
+    assert_eq!(both.switches["edge:user"], said);
+    let taken_back = put("edge:user", Position::Clear);
+    assert!(taken_back.iter().all(|order| order.text.is_none()));
+    let fields = |orders: Vec<Order>| orders.into_iter().map(|it| it.field).collect::<Vec<_>>();
+    let said = [put("edge:user", Position::Off), put("edge:user", Position::Enforce)].concat();
+    assert_eq!(fields(taken_back), fields(said));
 }
 
 #[test]
@@ -92,8 +91,8 @@ fn limits_end_and_what_cannot_be_read_does_nothing() {
     assert_eq!(orders.first_end_us(), Some(101));
     let endless = r#"{"rule":"a","amount":{"rate":{"tokens":1,"period_us":0,"burst":1}}}"#;
     let garbage = [
-        ("switch edge", "off"),
-        ("switch edge", r#"{"enabled":"no"}"#),
+        ("on edge", "off"),
+        ("shadow edge", ""),
         ("limit edge:user=a", "{}"),
         ("limit edge:user=a", endless),
         ("version", "7"),

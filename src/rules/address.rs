@@ -138,8 +138,9 @@ impl Rules {
         let mut meant: Vec<Scope> = Vec::new();
         for domain in self.domains() {
             let path = Path::of_domain(domain.name.as_bytes());
+            // Nor is a domain's: whoever has to switch it off does so, whatever rules are called.
             if domain.name == word || path.as_str() == word {
-                meant.push(whole(path.as_str()));
+                return Ok(whole(path.as_str()));
             }
         }
         for placed in self.placed() {

@@ -147,10 +147,10 @@ impl Memory {
         }
     }
 
-    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
-    pub fn tell_orders(&self, now: Timestamp, known: u64, telling: Telling<'_>) -> Told {
+    /// Tells of orders, and hears of them.
+    pub fn tell_orders(&self, now: Timestamp, telling: Telling<'_>) -> Told {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        orders.tell(now, known, telling)
+        orders.tell(now, telling)
     }
 
     /// What stands under these keys, each read by itself.

@@ -286,7 +286,7 @@ impl Store {
         }
     }
 
-    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
+    /// Tells of orders, and hears of them.
     ///
     /// # Errors
     ///
@@ -294,12 +294,11 @@ impl Store {
     pub async fn tell_orders(
         &self,
         now: Timestamp,
-        known: u64,
         telling: orders::Telling<'_>,
     ) -> Result<orders::Told, StoreError> {
         match self {
-            Self::Memory(memory) => Ok(memory.tell_orders(now, known, telling)),
-            Self::Redis(redis) => redis.tell_orders(known, telling).await,
+            Self::Memory(memory) => Ok(memory.tell_orders(now, telling)),
+            Self::Redis(redis) => redis.tell_orders(telling).await,
         }
     }
 

@@ -11,7 +11,6 @@
 mod decision;
 mod duration;
 mod lease;
-mod order;
 mod pool;
 mod process;
 mod server;
@@ -42,6 +41,21 @@ use tokio::sync::watch;
 /// The most series of one metric. The library wants a bound, beyond which it adds everything up: this one is for
 /// 100,000 limits, each with its four outcomes, and rules are the operator's own.
 const MOST_SERIES: usize = 400_000;
+
+/// The same of what has some series for each domain or pool: for 10,000 of them.
+const MOST_SERIES_OF_DOMAINS: usize = 40_000;
+
+/// The bound of a metric; `None` where the library's own will do.
+fn most_series(name: &str) -> Option<usize> {
+    let is_of_domains = || {
+        let of_domains = ["tollgate.requests", "tollgate.rules", "tollgate.pool."];
+        of_domains.iter().any(|start| name.starts_with(start))
+    };
+    match decision::NAMES.contains(&name) {
+        true => Some(MOST_SERIES),
+        false => is_of_domains().then_some(MOST_SERIES_OF_DOMAINS),
+    }
+}
 
 /// What there is to tell of.
 #[derive(Debug)]
@@ -83,15 +97,14 @@ impl Metrics {
             .without_target_info()
             .build()
             .map_err(|error| MetricsError(error.to_string()))?;
-        let all_series =
-            |_: &Instrument| Stream::builder().with_cardinality_limit(MOST_SERIES).build().ok();
-        let of_decisions = move |instrument: &Instrument| {
-            decision::NAMES.contains(&instrument.name()).then(|| all_series(instrument)).flatten()
+        let of_many = |instrument: &Instrument| {
+            let most = most_series(instrument.name())?;
+            Stream::builder().with_cardinality_limit(most).build().ok()
         };
         let mut provider = SdkMeterProvider::builder()
             .with_resource(resource())
             .with_reader(prometheus)
-            .with_view(of_decisions);
+            .with_view(of_many);
         if let Some(reader) = export.reader() {
             provider = provider.with_reader(reader);
         }
@@ -105,7 +118,6 @@ impl Metrics {
         lease::register(&instruments);
         pool::register(&instruments);
         server::register(&instruments);
-        order::register(&instruments);
         process::register(&instruments);
         let observer = Observer { durations, traces: Traces::new(&mut export) };
         Ok(Self { registry, observer, provider })

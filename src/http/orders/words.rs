@@ -3,7 +3,8 @@
 use super::what;
 use crate::{
     decider::{CounterView, Decider, LimitSet, Reach, Switched, switch_in_words},
-    order::{EVERYTHING, Switch},
+    key::Path,
+    order::{EVERYTHING, Orders, Switch},
     rules::{Counter, Effect, Kind, PlacedRule, describe::printable},
     unit::{count, span},
 };
@@ -32,7 +33,7 @@ pub(super) fn rules(decider: &Decider) -> String {
             }
             Kind::Limit(limit) => what(&limit),
         };
-        rows.push([placed.path.to_string(), what, state(placed)]);
+        rows.push([placed.path.to_string(), what, state(placed, rules.orders())]);
     }
     for (path, switch) in gone(decider) {
         rows.push([
@@ -48,11 +49,20 @@ pub(super) fn rules(decider: &Decider) -> String {
             "\nThe process runs in shadow mode: whatever these say, nobody is refused.\n",
         );
     }
-    if let Some(why) = decider.untold_orders() {
-        let _ = writeln!(
-            text,
-            "\nSome of this holds on this process only: the store could not be told ({why}). It is told as soon as it can be."
-        );
+    match decider.orders_trouble() {
+        None => {}
+        Some((why, true)) => {
+            let _ = writeln!(
+                text,
+                "\nSome of this holds on this process only: the store could not be told ({why}). It is told as soon as it can be."
+            );
+        }
+        Some((why, false)) => {
+            let _ = writeln!(
+                text,
+                "\nThe store cannot be asked ({why}): what was said elsewhere since is not known here."
+            );
+        }
     }
     text
 }
@@ -95,17 +105,22 @@ fn limiter(placed: &PlacedRule) -> &'static str {
     }
 }
 
-/// Whether a rule is on, and in shadow mode, and whether an operator has said so.
-fn state(placed: &PlacedRule) -> String {
-    let rule = &placed.rule;
-    let mut state = match (rule.enabled, rule.shadow_mode) {
+/// Whether a rule is on, and in shadow mode, and by whose word where an operator has said so.
+fn state(placed: &PlacedRule, orders: &Orders) -> String {
+    let mut state = match (placed.rule.enabled, placed.rule.shadow_mode) {
         (false, _) => "off",
         (true, true) => "shadow",
         (true, false) => "on",
     }
     .to_owned();
-    if rule.switched != Switch::default() {
-        state.push_str(" [at run time]");
+    if orders.switches.contains_key(&*placed.path) {
+        let own = orders.switches.get(&*placed.path).copied().unwrap_or_default();
+        let _ = write!(state, " [{} at run time]", switch_in_words(own));
+    }
+    for main in mains_of(placed) {
+        if let Some(switch) = orders.switches.get(&main) {
+            let _ = write!(state, " [{} {}]", subject(&main), switch_in_words(*switch));
+        }
     }
     match placed.limits_set() {
         0 => {}
@@ -139,7 +154,8 @@ pub(super) fn rules_json(decider: &Decider) -> Value {
         "rules": rules.placed().iter().map(|placed| rule(placed)).collect::<Vec<_>>(),
         "switches": rules.orders().switches,
         "shadow_mode_of_the_process": decider.modes().shadow,
-        "untold": decider.untold_orders(),
+        "untold": decider.orders_trouble().filter(|(_, is_untold)| *is_untold).map(|(why, _)| why),
+        "store_trouble": decider.orders_trouble().map(|(why, _)| why),
     })
 }
 
@@ -172,47 +188,60 @@ fn subject(path: &str) -> String {
 
 pub(super) fn switched(decider: &Decider, switched: &Switched) -> String {
     let Switched { scope, switch, reach } = switched;
+    let rules = decider.rules();
     let subject = subject(&scope.path);
-    let mut text = match switch_in_words(*switch) {
-        words if *switch == Switch::default() => {
-            match scope.rule.as_ref().and_then(|_| in_force(decider, &scope.path)) {
-                Some(state) => format!("{subject}: {state}, {words}"),
-                None => format!(
-                    "{subject}: nothing is said of it any more, its rules are as they say themselves"
-                ),
-            }
-        }
-        words => format!("{subject}: {words}"),
+    let words = match scope.rule {
+        None if *switch == Switch::default() => "nothing is said of it any more".to_owned(),
+        _ => switch_in_words(*switch),
     };
-    let _ = writeln!(text, "; {}", reach_in_words(reach));
-    // What is said of a domain, or of everything, holds whatever is said of a rule.
-    if let Some(state) = scope.rule.as_ref().and_then(|_| in_force(decider, &scope.path)) {
-        let rules = decider.rules();
-        let domain =
-            scope.rule.as_ref().map(|placed| placed.domain.to_string()).unwrap_or_default();
-        for main in [EVERYTHING, &domain] {
-            if let Some(main_switch) = rules.orders().switches.get(main) {
-                let _ = writeln!(
-                    text,
-                    "As it is, it is {state}: {} is {}.",
-                    self::subject(main),
-                    switch_in_words(*main_switch)
-                );
-            }
+    let mut text = format!("{subject}: {words}; {}\n", reach_in_words(reach));
+    let Some(placed) = rules.at(&scope.path) else {
+        let below = rules.placed().iter().filter(|it| is_below(it, &scope.path));
+        let own = below.filter(|it| rules.orders().switches.contains_key(&*it.path)).count();
+        if own > 0 {
+            let rules = count(own as u64, "rule");
+            let _ = writeln!(
+                text,
+                "{rules} below it switched by themselves: see `tollgate rule list`."
+            );
         }
+        return text;
+    };
+    // What is said of a domain, or of everything, holds whatever is said of a rule.
+    let is = in_force(placed);
+    for main in mains_of(placed) {
+        if let Some(switch) = rules.orders().switches.get(&main) {
+            let _ = writeln!(
+                text,
+                "As it is, it is {is}: {} is {}.",
+                self::subject(&main),
+                switch_in_words(*switch)
+            );
+        }
+    }
+    if decider.modes().shadow {
+        text.push_str("The process runs in shadow mode: nobody is refused.\n");
     }
     text
 }
 
+/// The paths of what is above a rule: everything, and its domain.
+fn mains_of(placed: &PlacedRule) -> [String; 2] {
+    let domain = Path::of_domain(placed.domain.as_bytes());
+    [EVERYTHING.to_owned(), domain.as_str().to_owned()]
+}
+
+fn is_below(placed: &PlacedRule, path: &str) -> bool {
+    mains_of(placed).iter().any(|main| main == path)
+}
+
 /// Whether a rule is on, as it is in force now.
-fn in_force(decider: &Decider, path: &str) -> Option<&'static str> {
-    let rules = decider.rules();
-    let placed = rules.at(path)?;
-    Some(match (placed.rule.enabled, placed.rule.shadow_mode) {
+const fn in_force(placed: &PlacedRule) -> &'static str {
+    match (placed.rule.enabled, placed.rule.shadow_mode) {
         (false, _) => "off",
         (true, true) => "in shadow mode",
         (true, false) => "on",
-    })
+    }
 }
 
 pub(super) fn switched_json(decider: &Decider, switched: &Switched) -> Value {

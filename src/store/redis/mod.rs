@@ -206,16 +206,16 @@ impl Redis {
         self.way.ask(Operation::Report, &call, script::read_reported).await
     }
 
-    /// Tells of orders, and hears of them. `known` is the version that was heard of, 0 for none.
+    /// Tells of orders, and hears of them.
     ///
     /// # Errors
     ///
     /// As for [`Redis::decide`], but it waits for longer.
-    pub async fn tell_orders(&self, known: u64, telling: Telling<'_>) -> Result<Told, StoreError> {
+    pub async fn tell_orders(&self, telling: Telling<'_>) -> Result<Told, StoreError> {
         // No domain has no name, so it is nobody's.
         let key = Key::new(ORDERS, &Path::of_domain(b""));
-        let call = Call::orders(&key, known, telling);
-        let read = |reply: &Value| script::read_told(reply, known);
+        let call = Call::orders(&key, telling);
+        let read = |reply: &Value| script::read_told(reply, telling.known);
         self.way.ask_patiently(&call, read, LONGEST_TOLD).await
     }
 

@@ -7,7 +7,7 @@ use crate::{
     lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
     limiter::{self, Cost, Wait},
     shadow::Seen,
-    store::orders::{Change, Changed, Fields, Telling, Told},
+    store::orders::{Change, Changed, Fields, Telling, Told, Version},
     verdict::{Answer, Outcome, Question},
     worker::{self, Report, Reported},
 };
@@ -163,26 +163,18 @@ impl<'a> Call<'a> {
         Self { script: Script::Heartbeat, keys: vec![key], arguments }
     }
 
-    /// To tell of orders. `key` is where they are, `known` the version that was heard of, 0 for none.
-    pub fn orders(key: &'a Key, known: u64, telling: Telling<'_>) -> Self {
-        let mut arguments = vec![known.to_string()];
-        match telling {
-            Telling::Changes(changes) => {
-                arguments.push("changes".to_owned());
-                let stands = |text: &Option<String>| match text {
-                    Some(text) => format!("={text}"),
-                    None => String::new(),
-                };
-                for Change { field, was, is } in changes {
-                    let was = was.as_ref().map_or_else(|| "*".to_owned(), stands);
-                    arguments.extend([field.clone(), was, stands(is)]);
-                }
-            }
-            Telling::All(fields) => {
-                arguments.push("all".to_owned());
-                let fields = fields.iter().flat_map(|(field, text)| [field.clone(), text.clone()]);
-                arguments.extend(fields);
-            }
+    /// To tell of orders. `key` is where they are.
+    pub fn orders(key: &'a Key, telling: Telling<'_>) -> Self {
+        let Telling { known: Version { epoch, number, mark }, changes, drawn } = telling;
+        let numbers = [epoch, number, mark].into_iter().chain(drawn);
+        let mut arguments: Vec<String> = numbers.map(|number| number.to_string()).collect();
+        let stands = |text: &Option<String>| match text {
+            Some(text) => format!("={text}"),
+            None => String::new(),
+        };
+        for Change { field, was, is } in changes {
+            let was = was.as_ref().map_or_else(|| "*".to_owned(), stands);
+            arguments.extend([field.clone(), was, stands(is)]);
         }
         let arguments = arguments.into_iter().map(String::into_bytes).collect();
         Self { script: Script::Orders, keys: vec![key], arguments }
@@ -371,13 +363,15 @@ pub fn read_heard(reply: &Value) -> Option<Reply<Heard>> {
     })
 }
 
-/// Reads the reply to what was told of orders.
-pub fn read_told(reply: &Value, known: u64) -> Option<Reply<Told>> {
+/// Reads the reply to what was told of orders. `known` is the version that was heard of.
+pub fn read_told(reply: &Value, known: Version) -> Option<Reply<Told>> {
     let Value::Array(parts) = reply else { return None };
+    let whole = |value: &Value| u64::try_from(number(value)?).ok();
     match parts.as_slice() {
         [Value::Int(1)] => Some(Reply::Deleted(0)),
-        [Value::Int(0), Value::Int(version), Value::Int(now), Value::Array(changed), fields] => {
-            let version = u64::try_from(*version).ok()?;
+        [Value::Int(0), epoch, version, mark, now, Value::Array(changed), fields] => {
+            let (epoch, number, mark) = (whole(epoch)?, whole(version)?, whole(mark)?);
+            let version = Version { epoch, number, mark };
             let changed = changed.iter().map(|changed| match changed {
                 Value::Int(1) => Some(Changed::Done),
                 Value::Int(2) => Some(Changed::Differs),
@@ -385,11 +379,11 @@ pub fn read_told(reply: &Value, known: u64) -> Option<Reply<Told>> {
                 _ => None,
             });
             let mut fields = read_fields(fields)?;
-            // It is one of them.
-            fields.remove("version");
+            // The script's own.
+            fields.retain(|field, _| field.contains(' '));
             Some(Reply::Done(Told {
                 version,
-                now: Timestamp::from_micros(u64::try_from(*now).ok()?),
+                now: Timestamp::from_micros(whole(now)?),
                 changed: changed.collect::<Option<_>>()?,
                 fields: (version != known).then_some(fields),
             }))
