@@ -25,7 +25,7 @@ use crate::{
     clock::{Clock, Timestamp},
     config::{self, Digest, Files, Options},
     decider::Decider,
-    rules::{Domain, Rules},
+    rules::{Domain, Rules, describe::printable},
     unit::span,
 };
 use arc_swap::ArcSwap;
@@ -268,6 +268,16 @@ impl Reload {
         self.reloads.condition.store(Arc::new(condition));
         let again = if refusal.is_some() { ", which are valid again" } else { "" };
         tracing::info!("reloaded the rules{again}, in {took_ms} ms: {changes}");
+        let rules = self.decider.rules();
+        let gone = rules.orders().switches.keys().filter(|path| is_of_rule(path));
+        let gone: Vec<String> =
+            gone.filter(|path| rules.at(path).is_none()).map(|path| printable(path)).collect();
+        if let Some(first) = gone.first() {
+            let number = gone.len();
+            tracing::warn!(
+                "what operators have said at run time of rules that there are not any more does nothing ({number}, such as {first}): see `tollgate rule list`"
+            );
+        }
         if !warnings.is_empty() {
             tracing::warn!("the rules in force are valid, but:\n{}", warnings.trim_end());
         }
@@ -295,6 +305,11 @@ impl Reload {
 /// That rules are refused, and what is done instead.
 fn refused(ago: &str) -> String {
     format!("the rules on disk are not valid, so those loaded {ago} ago serve on:")
+}
+
+/// Whether what is said of this path is said of a rule, and not of a domain or of everything.
+fn is_of_rule(path: &str) -> bool {
+    path.contains(':')
 }
 
 /// The beginning of a reason, in whole lines.

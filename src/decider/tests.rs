@@ -3,6 +3,7 @@ use crate::{
     clock::ManualClock,
     config,
     decision::Status,
+    order::Position,
     request::{Descriptor, Entry, Override},
     rules::Effect,
     store::Memory,
@@ -391,4 +392,28 @@ async fn in_shadow_mode_and_among_quotas_with_room_nothing_counts_as_refused() {
     assert_eq!(test.effects("test:dark"), [2, 0, 0, 0]);
     test.ask(1, &["dark"]).await;
     assert_eq!(test.effects("test:dark"), [2, 0, 1, 0]);
+}
+
+#[tokio::test]
+async fn two_who_say_different_things_of_a_rule_at_a_time_are_both_obeyed() {
+    let test = Test::new(Modes::default());
+    let (off, shadow) = tokio::join!(
+        test.decider.switch("test:user", Position::Off),
+        test.decider.switch("test:user", Position::Shadow),
+    );
+    assert!(off.is_ok() && shadow.is_ok());
+    let rules = test.decider.rules();
+    let rule = &rules.at("test:user").unwrap().rule;
+    assert_eq!((rule.enabled, rule.shadow_mode), (false, true));
+}
+
+#[tokio::test]
+async fn a_domain_is_switched_though_a_rule_has_its_name() {
+    let test = Test::new(Modes::default());
+    let named = RULES.replace("name: enforced", "name: test");
+    test.decider.replace_rules(domains(&named));
+    let switched = test.decider.switch("test", Position::Off).await;
+    assert!(switched.is_ok_and(|switched| switched.scope.rule.is_none()));
+    let rules = test.decider.rules();
+    assert!(rules.placed().iter().all(|placed| !placed.rule.enabled));
 }

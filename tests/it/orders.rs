@@ -637,3 +637,39 @@ async fn what_is_no_order_is_replaced_by_those_that_were_heard() {
     assert!(dark.is_some_and(|line| line.ends_with(" on [enforced at run time]")), "{list}");
     assert!(!passes(&server, &edge(&[["dark", "x"]])).await);
 }
+
+#[tokio::test]
+async fn what_repeats_the_file_of_one_replica_is_obeyed_by_all() {
+    let redis = Redis::start().await;
+    let (new, old) = (TempDir::new(), TempDir::new());
+    old.file("edge.yaml", RULES);
+    new.file("edge.yaml", &RULES.replace("- key: dark\n", "- key: dark\n    enabled: false\n"));
+    let new = Server::start_with(new.path(), &on(&redis)).await;
+    let old = Server::start_with(old.path(), &on(&redis)).await;
+    let dark = edge(&[["dark", "x"]]);
+    say(&new, "rule enforce edge:dark").await;
+    until("the other refuses", async || (!passes(&old, &dark).await).then_some(())).await;
+    say(&new, "rule off edge:dark").await;
+    a_second().await;
+    assert!(passes(&old, &dark).await);
+}
+
+#[tokio::test]
+async fn a_limit_for_a_time_wants_to_know_the_time() {
+    let mut redis = Redis::start_on_port(&[]).await;
+    redis.kill().await;
+    let files = TempDir::new();
+    files.file("edge.yaml", RULES);
+    let server = Server::start_with(files.path(), &on(&redis)).await;
+    let set = "limit set edge:user user=ada --rate 5/month";
+    let (is_done, said) = command(&server, &format!("{set} --for 2h")).await;
+    assert!(!is_done && said.contains("the store has not been heard of yet"), "{said}");
+    say(&server, set).await;
+    redis.restart().await;
+    until("it can be said", async || {
+        command(&server, &format!("{set} --for 2h")).await.0.then_some(())
+    })
+    .await;
+    let list = say(&server, "limit list").await;
+    assert!(list.contains("for 1") && list.contains("min more"), "{list}");
+}

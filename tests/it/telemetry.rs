@@ -465,3 +465,20 @@ async fn ten_thousand_rules_are_told_apart_and_scrapes_at_a_time_are_bounded() {
     let statuses: Vec<u16> = scrapes.into_iter().map(|scrape| scrape.unwrap().status).collect();
     assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
 }
+
+#[tokio::test]
+async fn many_domains_are_told_apart() {
+    let files = TempDir::new();
+    for domain in 0..600 {
+        let rules = "descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 5}}]";
+        files.file(&format!("{domain}.yaml"), &format!("domain: d{domain}\n{rules}\n"));
+    }
+    let server = Server::start(files.path()).await;
+    let mut client = Client::connect(server.grpc).await;
+    for domain in 0..600 {
+        client.ask(&request(&format!("d{domain}"), &[["user", "ada"]])).await.unwrap();
+    }
+    let metrics = Metrics::of(server.http).await;
+    let sum: f64 = metrics.series("tollgate_requests_total").iter().map(|(_, value)| value).sum();
+    assert_eq!(sum, 600.0);
+}
