@@ -6,9 +6,9 @@
 -- KEYS[1]  The orders.
 -- ARGV[1]  The epoch that was heard of, 0 for none; ARGV[2] the version, ARGV[3] the mark.
 -- ARGV[4]  A number for the epoch, if one begins; ARGV[5] one for the next mark.
--- ARGV[6…] For each change: the field; what is to stand there before, `*` for whatever, else `=` and the text, or
---          nothing where nothing is to stand there; and what is to stand there after, written as the same. None is
---          made where the store has lost something.
+-- ARGV[6…] For each change: the field; what is to stand there before, as `=` and the text, or nothing where
+--          nothing is to stand there; and what is to stand there after, written as the same. None is made where the
+--          store has lost something.
 --
 -- The reply is 0, the epoch, the version and the mark that stand there, the time in microseconds, a list of what
 -- became of each change (1 done, 2 something else stood there, 3 there are too many), and a list of fields and
@@ -53,7 +53,7 @@ for i = 6, is_lost and 0 or #ARGV, 3 do
   local is_limit = string.sub(field, 1, 6) == 'limit '
   local became = 1
   if text ~= is then
-    if was ~= '*' and text ~= was then
+    if text ~= was then
       became = 2
     elseif is_limit and text == '' and limits >= MOST_LIMITS then
       became = 3

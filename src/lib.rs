@@ -11,7 +11,7 @@
 //! states and runs the verdict as one atomic step. [`config`] turns what people type into [`rules`], and
 //! [`reload`] does it again when they type something else.
 //!
-//! Nothing but [`clock`] reads a clock, nothing but the memory store takes a lock, and no input leads
+//! Nothing but [`clock`] reads a clock, nothing that decides holds a lock while it waits, and no input leads
 //! to a panic. `ARCHITECTURE.md` has the map and the other invariants.
 
 pub mod clock;

@@ -24,8 +24,8 @@ mod watcher;
 use crate::{
     clock::{Clock, Timestamp},
     config::{self, Digest, Files, Options},
-    decider::Decider,
-    rules::{Domain, Rules, describe::printable},
+    decider::{Decider, Replaced},
+    rules::{Domain, describe::printable},
     unit::span,
 };
 use arc_swap::ArcSwap;
@@ -105,8 +105,7 @@ pub struct Reload {
     watcher: Watcher,
     /// What was last taken, or refused.
     seen: Digest,
-    /// What was in force, until nobody uses it any more.
-    replaced: Vec<Arc<Rules>>,
+    replaced: Replaced,
 }
 
 /// What became of rules that were read.
@@ -134,7 +133,7 @@ impl Reload {
             reloads: Arc::new(reloads),
             watcher: Watcher::default(),
             seen: in_force,
-            replaced: Vec::new(),
+            replaced: Replaced::default(),
         }
     }
 
@@ -160,7 +159,7 @@ impl Reload {
             let read = self.read().await;
             let mebibytes = u32::try_from(read.0.length() >> 20).unwrap_or(u32::MAX);
             self.look(read, is_asked).await;
-            self.free().await;
+            self.replaced.free().await;
             time::sleep(REST.saturating_mul(mebibytes.saturating_add(1))).await;
             is_asked = tokio::select! {
                 // Whoever asks is answered, also where a change was heard of at the same time.
@@ -247,16 +246,8 @@ impl Reload {
     async fn replace(&mut self, domains: Vec<Domain>) {
         let decider = Arc::clone(&self.decider);
         let replacing = task::spawn_blocking(move || decider.replace_rules(domains));
-        self.replaced.extend(replacing.await);
-    }
-
-    /// Frees what nobody uses any more.
-    async fn free(&mut self) {
-        let is_used = |rules: &mut Arc<Rules>| Arc::strong_count(rules) > 1;
-        let unused: Vec<_> = self.replaced.extract_if(.., |rules| !is_used(rules)).collect();
-        if !unused.is_empty() {
-            // There is nothing to be told.
-            let _ = task::spawn_blocking(move || drop(unused)).await;
+        if let Ok(replaced) = replacing.await {
+            self.replaced.keep(replaced);
         }
     }
 
@@ -269,11 +260,9 @@ impl Reload {
         let again = if refusal.is_some() { ", which are valid again" } else { "" };
         tracing::info!("reloaded the rules{again}, in {took_ms} ms: {changes}");
         let rules = self.decider.rules();
-        let gone = rules.orders().switches.keys().filter(|path| is_of_rule(path));
-        let gone: Vec<String> =
-            gone.filter(|path| rules.at(path).is_none()).map(|path| printable(path)).collect();
+        let gone: Vec<&String> = rules.switches_of_no_rule().map(|(path, _)| path).collect();
         if let Some(first) = gone.first() {
-            let number = gone.len();
+            let (number, first) = (gone.len(), printable(first));
             tracing::warn!(
                 "what operators have said at run time of rules that there are not any more does nothing ({number}, such as {first}): see `tollgate rule list`"
             );
@@ -305,11 +294,6 @@ impl Reload {
 /// That rules are refused, and what is done instead.
 fn refused(ago: &str) -> String {
     format!("the rules on disk are not valid, so those loaded {ago} ago serve on:")
-}
-
-/// Whether what is said of this path is said of a rule, and not of a domain or of everything.
-fn is_of_rule(path: &str) -> bool {
-    path.contains(':')
 }
 
 /// The beginning of a reason, in whole lines.

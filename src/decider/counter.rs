@@ -4,9 +4,9 @@ use super::{Decider, NotOrdered};
 use crate::{
     lease::{InFlight, Slots},
     limiter::State,
-    rules::{Counter, describe::printable},
+    rules::{Counter, PlacedRule},
 };
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 /// How it stands with a counter.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl Decider {
     ///
     /// Where it is not known which is meant, or the store cannot be asked.
     pub async fn look_at(&self, word: &str, values: &[String]) -> Result<CounterView, NotOrdered> {
-        let counter = self.counter_meant_by(word, values)?;
+        let (_, counter) = self.counter_meant_by(word, values)?;
         let keys = [counter.key.clone()];
         let (now, states) = self.store.look(self.clock.now(), &keys).await?;
         let state = states.into_iter().next().flatten();
@@ -57,17 +57,23 @@ impl Decider {
     ///
     /// Where it is not known which is meant, or the store did not say that it is done.
     pub async fn reset(&self, word: &str, values: &[String]) -> Result<Counter, NotOrdered> {
-        let counter = self.counter_meant_by(word, values)?;
-        self.store.forget(std::slice::from_ref(&counter.key)).await?;
-        self.local.forget(std::slice::from_ref(&counter.key));
+        let (placed, counter) = self.counter_meant_by(word, values)?;
+        let keys = [counter.key.clone()];
+        self.store.forget(&keys).await?;
+        self.local.forget(&keys);
         self.orders.resets.fetch_add(1, Ordering::Relaxed);
-        tracing::info!("an operator has reset a counter of {}", printable(word));
+        tracing::info!("an operator has reset a counter of {}", placed.path);
         Ok(counter)
     }
 
-    fn counter_meant_by(&self, word: &str, values: &[String]) -> Result<Counter, NotOrdered> {
+    fn counter_meant_by(
+        &self,
+        word: &str,
+        values: &[String],
+    ) -> Result<(Arc<PlacedRule>, Counter), NotOrdered> {
         let rules = self.rules();
         let placed = rules.rule_meant_by(word)?;
-        Ok(rules.counter_of(&placed, values)?)
+        let counter = rules.counter_of(&placed, values)?;
+        Ok((placed, counter))
     }
 }

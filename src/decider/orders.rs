@@ -5,11 +5,11 @@
 //! something else has been said of the same by then. A store that has lost orders is told them again by whoever
 //! has heard them: a switch that was put in an emergency is not to come undone by another one.
 
-use super::Decider;
+use super::{Decider, Replaced};
 use crate::{
     limiter::Limit,
     order::{Amount, EVERYTHING, Order, Orders, Position, SetLimit, Switch, subject},
-    rules::{Counter, Kind, NotMeant, PlacedRule, Rules, Scope, describe::printable},
+    rules::{Counter, Kind, NotMeant, PlacedRule, Scope, describe::printable},
     store::{
         StoreError,
         orders::{Change, Changed, Fields, MOST_LIMITS, Telling, Told, Version},
@@ -134,8 +134,7 @@ pub(super) struct OrderBook {
     talking: sync::Mutex<()>,
     /// Whoever puts in force what has been heard and said.
     placing: Mutex<()>,
-    /// Rules that were replaced by orders, until nobody uses them.
-    replaced: Mutex<Vec<Arc<Rules>>>,
+    replaced: Replaced,
     switches: AtomicU64,
     limits: AtomicU64,
     pub(super) resets: AtomicU64,
@@ -200,7 +199,7 @@ impl Book {
     /// that is the same: somebody else may have said something that has not been heard here.
     fn add(&mut self, Order { field, text }: &Order) {
         self.has_news = true;
-        let was = Some(self.stands.get(field).cloned());
+        let was = self.stands.get(field).cloned();
         let change = Change { field: field.clone(), was, is: text.clone() };
         self.untold.insert(field.clone(), change);
     }
@@ -230,12 +229,12 @@ impl Book {
         for change in self.untold.values_mut() {
             // Nobody has said anything else of it.
             if !self.stands.contains_key(&change.field) {
-                change.was = Some(None);
+                change.was = None;
             }
         }
         for (field, text) in known {
             if !self.stands.contains_key(&field) && !self.untold.contains_key(&field) {
-                let change = Change { field: field.clone(), was: Some(None), is: Some(text) };
+                let change = Change { field: field.clone(), was: None, is: Some(text) };
                 self.untold.insert(field, change);
             }
         }
@@ -245,7 +244,7 @@ impl Book {
 
 /// That a limit whose time is over does not stand in the store any more.
 fn removal(field: &str, text: &str) -> Change {
-    Change { field: field.to_owned(), was: Some(Some(text.to_owned())), is: None }
+    Change { field: field.to_owned(), was: Some(text.to_owned()), is: None }
 }
 
 impl OrderBook {
@@ -374,16 +373,7 @@ impl Decider {
         let has_untold = !book.untold.is_empty();
         let trouble = book.trouble.clone();
         drop(book);
-        trouble.map(|error| (self.why(&error), has_untold))
-    }
-
-    /// What is wrong with the store, for the operator, who is told more than callers are.
-    fn why(&self, error: &StoreError) -> String {
-        let reason = match error {
-            StoreError::Refused(reason) => Some(reason.clone()),
-            _ => self.store.condition().down,
-        };
-        reason.map_or_else(|| error.to_string(), |reason| printable(&reason))
+        trouble.map(|error| (self.in_words(&error), has_untold))
     }
 
     /// Hears what operators have said, again and again, for as long as it is polled.
@@ -394,7 +384,7 @@ impl Decider {
             ticks.tick().await;
             // Where it cannot be asked, what was heard holds on.
             let _ = self.hear_orders().await;
-            self.orders.free().await;
+            self.orders.replaced.free().await;
         }
     }
 
@@ -451,7 +441,7 @@ impl Decider {
             Ok(became) if became.contains(&Changed::Full) => Err(NotOrdered::TooMany),
             Ok(_) if self.store.is_shared() => Ok(Reach::Replicas),
             Ok(_) => Ok(Reach::Process),
-            Err(error) => Ok(Reach::Untold(self.why(&error))),
+            Err(error) => Ok(Reach::Untold(self.in_words(&error))),
         }
     }
 
@@ -534,8 +524,7 @@ impl Decider {
             let Some((before, orders)) = next else { return };
             tell_changes(&before, &orders);
             let replaced = decider.replace(|rules| rules.with_orders(orders));
-            let kept = &decider.orders.replaced;
-            kept.lock().unwrap_or_else(PoisonError::into_inner).push(replaced);
+            decider.orders.replaced.keep(replaced);
         });
         // Where the runtime is gone, so is the process.
         let _ = placing.await;
@@ -546,20 +535,6 @@ impl Decider {
 fn draw() -> Result<u64, StoreError> {
     let number = getrandom::u64().map_err(super::no_random_numbers)?;
     Ok((number >> 11).max(1))
-}
-
-impl OrderBook {
-    /// Frees rules that nobody uses any more.
-    async fn free(&self) {
-        let unused: Vec<_> = {
-            let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-            replaced.extract_if(.., |rules| Arc::strong_count(rules) == 1).collect()
-        };
-        if !unused.is_empty() {
-            // There is nothing to be told.
-            let _ = task::spawn_blocking(move || drop(unused)).await;
-        }
-    }
 }
 
 /// Why a limit cannot have an amount.
@@ -574,7 +549,7 @@ fn unfit(placed: &PlacedRule, limit: Limit) -> NotOrdered {
     NotOrdered::Unfit { rule: placed.path.to_string(), limiter: limit.limiter(), fix }
 }
 
-/// Says in the log what has changed. Of limits only for which rules: the rest are callers' names.
+/// Says in the log what has changed. Of limits only how many: their paths hold callers' names.
 fn tell_changes(before: &Orders, after: &Orders) {
     let paths = before.switches.keys().chain(after.switches.keys());
     let mut paths: Vec<_> =

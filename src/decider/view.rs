@@ -1,6 +1,8 @@
 //! How it stands with the pools, for people: read from the store, and decided nothing by.
 
 mod describe;
+#[cfg(test)]
+mod tests;
 
 pub use describe::text;
 
@@ -13,8 +15,8 @@ use crate::{
         State,
         utilization::{Draw, Limit},
     },
-    rules::{Capacity, Pool, pool_keys},
-    store::StoreError,
+    rules::{Capacity, Pool, describe::printable, pool_keys},
+    store::{Condition, StoreError},
     unit::WHOLE_PARTS,
     worker::{Settings, Workers},
 };
@@ -87,6 +89,11 @@ impl WorkersView {
 }
 
 impl Decider {
+    /// Why the store did not do what it was asked. The operator is told more than callers are.
+    pub fn in_words(&self, error: &StoreError) -> String {
+        why(error, &self.store.condition())
+    }
+
     /// How it stands with all pools, in the order of the rules.
     ///
     /// # Errors
@@ -117,6 +124,14 @@ impl Decider {
         });
         Ok(views.collect())
     }
+}
+
+fn why(error: &StoreError, condition: &Condition) -> String {
+    let reason = match error {
+        StoreError::Refused(reason) => Some(reason),
+        _ => condition.down.as_ref(),
+    };
+    reason.map_or_else(|| error.to_string(), |reason| format!("{error}: {}", printable(reason)))
 }
 
 fn view(

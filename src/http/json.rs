@@ -154,14 +154,18 @@ async fn answer(
 
 /// The JSON form of a gRPC status, as gateways write it.
 pub(super) fn refuse(status: &Status) -> Response {
-    let code = match status.code() {
+    let body = serde_json::json!({ "code": status.code() as i32, "message": status.message() });
+    (http_code(status), axum::Json(body)).into_response()
+}
+
+/// The HTTP status for a gRPC status.
+pub(super) fn http_code(status: &Status) -> StatusCode {
+    match status.code() {
         tonic::Code::InvalidArgument => StatusCode::BAD_REQUEST,
         tonic::Code::NotFound => StatusCode::NOT_FOUND,
         tonic::Code::Unavailable | tonic::Code::ResourceExhausted => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let body = serde_json::json!({ "code": status.code() as i32, "message": status.message() });
-    (code, axum::Json(body)).into_response()
+    }
 }

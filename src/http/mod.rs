@@ -20,7 +20,7 @@ use crate::{
     grpc::Service,
     intake::Intake,
     reload::Reloads,
-    rules,
+    rules::{self, NotMeant},
     store::Condition,
     unit::count,
 };
@@ -32,6 +32,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use serde_json::Value;
 use std::{
     fmt::Write as _,
     sync::{
@@ -39,6 +40,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+use tonic::Status;
 
 /// The media type of JSON.
 const JSON: &str = "application/json";
@@ -180,4 +182,26 @@ async fn rules_in_force(State(decider): State<Arc<Decider>>, headers: HeaderMap)
 fn wants_json(headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     accepts.is_some_and(|accepts| accepts.contains(JSON))
+}
+
+/// What the operator is answered, in the form that is asked for: a value for programs, a text for people; or why
+/// not.
+fn answer(headers: &HeaderMap, answer: Result<(Value, String), Status>) -> Response {
+    let wants_json = wants_json(headers);
+    match answer {
+        Ok((value, _)) if wants_json => axum::Json(value).into_response(),
+        Ok((_, text)) => text.into_response(),
+        Err(status) if wants_json => json::refuse(&status),
+        Err(status) => {
+            (json::http_code(&status), format!("{}\n", status.message())).into_response()
+        }
+    }
+}
+
+/// What an operator reads whose words mean nothing that there is, or several things.
+fn not_meant(error: &NotMeant) -> Status {
+    match error {
+        NotMeant::Nothing { .. } => Status::not_found(error.to_string()),
+        _ => Status::invalid_argument(error.to_string()),
+    }
 }

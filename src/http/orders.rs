@@ -5,23 +5,22 @@
 
 mod words;
 
-use super::{json, wants_json};
+use super::{answer, not_meant};
 use crate::{
     config,
     decider::{Decider, NotOrdered},
     limiter::Limit,
     order::{Amount, EVERYTHING, Position},
-    rules::NotMeant,
 };
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Path, State, rejection::JsonRejection},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    http::HeaderMap,
+    response::Response,
     routing::{get, post},
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -72,37 +71,19 @@ struct Setting {
     duration: Option<String>,
 }
 
-/// Which limits to take back: that of one counter of a rule, that of the counter on a path, as the list has it
-/// (there may be no rule for it any more), or, with `*` for the rule, all.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Clearing {
-    rule: String,
-    #[serde(default)]
-    values: Vec<String>,
-}
-
-/// An answer for programs, and for people.
-type Answer = Result<(Value, String), Refusal>;
-
-/// Why nothing is answered.
-enum Refusal {
-    /// What was sent cannot be meant.
-    Invalid(String),
-    /// It is about nothing that there is, or not possible.
-    NotOrdered(NotOrdered),
-}
-
-impl From<NotOrdered> for Refusal {
-    fn from(error: NotOrdered) -> Self {
-        Self::NotOrdered(error)
-    }
-}
-
 type Sent<T> = Result<axum::Json<T>, JsonRejection>;
 
-fn read<T>(sent: Sent<T>) -> Result<T, Refusal> {
-    sent.map(|axum::Json(sent)| sent).map_err(|error| Refusal::Invalid(error.body_text()))
+fn read<T>(sent: Sent<T>) -> Result<T, Status> {
+    sent.map(|axum::Json(sent)| sent).map_err(|error| Status::invalid_argument(error.body_text()))
+}
+
+/// Why an order is not obeyed, or a counter not shown.
+fn refused(decider: &Decider, error: NotOrdered) -> Status {
+    match error {
+        NotOrdered::NotMeant(error) => not_meant(&error),
+        NotOrdered::Store(error) => Status::unavailable(decider.in_words(&error)),
+        error => Status::invalid_argument(error.to_string()),
+    }
 }
 
 async fn rules(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
@@ -119,9 +100,12 @@ async fn switch(
         let Switching { rule } = read(sent)?;
         let position = Position::named(&position).ok_or_else(|| {
             let names = Position::ALL.map(Position::name).join(", ");
-            Refusal::Invalid(format!("{position:?} is no position of a switch: use one of {names}"))
+            Status::invalid_argument(format!(
+                "{position:?} is no position of a switch: use one of {names}"
+            ))
         })?;
-        let switched = decider.switch(&rule, position).await?;
+        let switched =
+            decider.switch(&rule, position).await.map_err(|error| refused(&decider, error))?;
         Ok((words::switched_json(&decider, &switched), words::switched(&decider, &switched)))
     };
     answer(&headers, switching.await)
@@ -143,13 +127,16 @@ async fn set(
         let for_us = match &setting.duration {
             None => None,
             Some(text) => match config::duration(text) {
-                Ok(0) => return Err(Refusal::Invalid("`for` is no time at all".to_owned())),
+                Ok(0) => return Err(Status::invalid_argument("`for` is no time at all")),
                 Ok(micros) => Some(micros),
-                Err(error) => return Err(Refusal::Invalid(format!("`for`: {error}"))),
+                Err(error) => return Err(Status::invalid_argument(format!("`for`: {error}"))),
             },
         };
         let Setting { rule, values, .. } = setting;
-        let (counter, reach) = decider.set_limit(&rule, &values, Some((amount, for_us))).await?;
+        let (counter, reach) = decider
+            .set_limit(&rule, &values, Some((amount, for_us)))
+            .await
+            .map_err(|error| refused(&decider, error))?;
         Ok((words::set_json(&counter, &reach), words::set(&counter, for_us, &reach)))
     };
     answer(&headers, setting.await)
@@ -158,19 +145,24 @@ async fn set(
 async fn clear(
     State(decider): State<Arc<Decider>>,
     headers: HeaderMap,
-    sent: Sent<Clearing>,
+    sent: Sent<Meant>,
 ) -> Response {
     let clearing = async {
-        let Clearing { rule, values } = read(sent)?;
+        let Meant { rule, values } = read(sent)?;
+        // All of them, or that of a counter by its path, as the list has it: its rule may be gone.
         let mut paths: Vec<String> = decider.limits_set().into_iter().map(|it| it.path).collect();
         if rule != EVERYTHING {
             paths.retain(|path| *path == rule && values.is_empty());
         }
         if rule == EVERYTHING || !paths.is_empty() {
-            let reach = decider.clear_limits(&paths).await?;
+            let reach =
+                decider.clear_limits(&paths).await.map_err(|error| refused(&decider, error))?;
             return Ok((words::cleared_json(&paths, &reach), words::cleared(paths.len(), &reach)));
         }
-        let (counter, reach) = decider.set_limit(&rule, &values, None).await?;
+        let (counter, reach) = decider
+            .set_limit(&rule, &values, None)
+            .await
+            .map_err(|error| refused(&decider, error))?;
         Ok((words::set_json(&counter, &reach), words::set(&counter, None, &reach)))
     };
     answer(&headers, clearing.await)
@@ -183,7 +175,8 @@ async fn show(
 ) -> Response {
     let showing = async {
         let Meant { rule, values } = read(sent)?;
-        let view = decider.look_at(&rule, &values).await?;
+        let view =
+            decider.look_at(&rule, &values).await.map_err(|error| refused(&decider, error))?;
         Ok((words::counter_json(&view), words::counter(&view)))
     };
     answer(&headers, showing.await)
@@ -196,7 +189,8 @@ async fn reset(
 ) -> Response {
     let resetting = async {
         let Meant { rule, values } = read(sent)?;
-        let counter = decider.reset(&rule, &values).await?;
+        let counter =
+            decider.reset(&rule, &values).await.map_err(|error| refused(&decider, error))?;
         let text = format!("{} begins anew\n", counter.path);
         Ok((json!({ "counter": counter.path, "reset": true }), text))
     };
@@ -204,11 +198,11 @@ async fn reset(
 }
 
 impl Setting {
-    fn amount(&self) -> Result<Amount, Refusal> {
-        let invalid = |why: &str| Err(Refusal::Invalid(why.to_owned()));
+    fn amount(&self) -> Result<Amount, Status> {
+        let invalid = |why: &str| Err(Status::invalid_argument(why));
         match (&self.rate, self.burst, self.max) {
             (Some(rate), burst, None) => {
-                let rate = config::rate(rate).map_err(Refusal::Invalid)?;
+                let rate = config::rate(rate).map_err(Status::invalid_argument)?;
                 let burst = burst.unwrap_or(rate.tokens);
                 Ok(Amount::Rate { tokens: rate.tokens, period_us: rate.period_us, burst })
             }
@@ -219,40 +213,6 @@ impl Setting {
             }
             (None, None, None) => {
                 invalid("say how much: a rate such as 500/s, or a `max` of requests in flight")
-            }
-        }
-    }
-}
-
-/// The answer in the form that is asked for.
-fn answer(headers: &HeaderMap, answer: Answer) -> Response {
-    let wants_json = wants_json(headers);
-    match answer {
-        Ok((value, _)) if wants_json => axum::Json(value).into_response(),
-        Ok((_, text)) => text.into_response(),
-        Err(refusal) => {
-            let (code, status) = refusal.status();
-            if wants_json {
-                json::refuse(&status)
-            } else {
-                (code, format!("{}\n", status.message())).into_response()
-            }
-        }
-    }
-}
-
-impl Refusal {
-    fn status(&self) -> (StatusCode, Status) {
-        match self {
-            Self::Invalid(why) => (StatusCode::BAD_REQUEST, Status::invalid_argument(why)),
-            Self::NotOrdered(error @ NotOrdered::Store(_)) => {
-                (StatusCode::SERVICE_UNAVAILABLE, Status::unavailable(error.to_string()))
-            }
-            Self::NotOrdered(error @ NotOrdered::NotMeant(NotMeant::Nothing { .. })) => {
-                (StatusCode::NOT_FOUND, Status::not_found(error.to_string()))
-            }
-            Self::NotOrdered(error) => {
-                (StatusCode::BAD_REQUEST, Status::invalid_argument(error.to_string()))
             }
         }
     }

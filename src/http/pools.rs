@@ -3,46 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use super::{json, wants_json};
+use super::answer;
 use crate::{
     decider::{Decider, PoolView, WorkersView, pools_text},
-    rules::describe::printable,
-    store::{Condition, StoreError},
     unit::WHOLE_PARTS,
 };
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tonic::Status;
 
 /// Shows all pools; 503 where the store that knows of them cannot be asked.
 pub(super) async fn show(State(decider): State<Arc<Decider>>, headers: HeaderMap) -> Response {
-    let wants_json = wants_json(&headers);
-    match decider.pools().await {
-        Ok(pools) if wants_json => axum::Json(pools_json(&pools)).into_response(),
-        Ok(pools) => pools_text(&pools).into_response(),
-        Err(error) => {
-            let message = why(&error, &decider.store().condition());
-            if wants_json {
-                json::refuse(&Status::unavailable(message))
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, format!("{message}\n")).into_response()
-            }
-        }
-    }
-}
-
-/// What is wrong with the store. The operator is told more than callers are.
-pub(super) fn why(error: &StoreError, condition: &Condition) -> String {
-    let reason = match error {
-        StoreError::Refused(reason) => Some(reason),
-        _ => condition.down.as_ref(),
-    };
-    reason.map_or_else(|| error.to_string(), |reason| format!("{error}: {}", printable(reason)))
+    let pools = decider.pools().await;
+    let shown = pools.map(|pools| (pools_json(&pools), pools_text(&pools)));
+    answer(&headers, shown.map_err(|error| Status::unavailable(decider.in_words(&error))))
 }
 
 /// The pools as JSON. Shares and amounts are numbers of which 1 is all.

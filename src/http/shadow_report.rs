@@ -3,16 +3,15 @@
 //! Asked for with `rule=RULE`, of one rule or domain; with `window=minute`, `hour` or `day`, in this window alone; with
 //! `top=N`, with so many keys. It is the only place that shows what callers sent.
 
-use super::{json, pools, wants_json};
+use super::{answer, not_meant};
 use crate::{
     decider::{Decider, NoShadowReport, ShadowReport, ShadowView},
-    rules::NotMeant,
     shadow::Window,
 };
 use axum::{
     extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    http::HeaderMap,
+    response::Response,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -59,34 +58,20 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let wants_json = wants_json(&headers);
-    match report(&decider, query.as_deref().unwrap_or_default()).await {
-        Ok((report, asked)) if wants_json => {
-            axum::Json(report_json(&report, &asked)).into_response()
-        }
-        Ok((report, asked)) => report.text(asked.window, asked.top).into_response(),
-        Err((_, status)) if wants_json => json::refuse(&status),
-        Err((code, status)) => (code, format!("{}\n", status.message())).into_response(),
-    }
+    let shown = report(&decider, query.as_deref().unwrap_or_default()).await;
+    let shown = shown.map(|(report, asked)| {
+        (report_json(&report, &asked), report.text(asked.window, asked.top))
+    });
+    answer(&headers, shown)
 }
 
-async fn report(
-    decider: &Arc<Decider>,
-    query: &str,
-) -> Result<(ShadowReport, Asked), (StatusCode, Status)> {
-    let bad = |why: String| (StatusCode::BAD_REQUEST, Status::invalid_argument(why));
-    let asked = Asked::read(query).map_err(bad)?;
-    let report =
-        decider.shadow_report(asked.rule.as_deref()).await.map_err(|error| match error {
-            NoShadowReport::NotMeant(error @ NotMeant::Nothing { .. }) => {
-                (StatusCode::NOT_FOUND, Status::not_found(error.to_string()))
-            }
-            NoShadowReport::NotMeant(error) => bad(error.to_string()),
-            NoShadowReport::Store(error) => {
-                let why = pools::why(&error, &decider.store().condition());
-                (StatusCode::SERVICE_UNAVAILABLE, Status::unavailable(why))
-            }
-        })?;
+async fn report(decider: &Arc<Decider>, query: &str) -> Result<(ShadowReport, Asked), Status> {
+    let asked = Asked::read(query).map_err(Status::invalid_argument)?;
+    let report = decider.shadow_report(asked.rule.as_deref()).await;
+    let report = report.map_err(|error| match error {
+        NoShadowReport::NotMeant(error) => not_meant(&error),
+        NoShadowReport::Store(error) => Status::unavailable(decider.in_words(&error)),
+    })?;
     Ok((report, asked))
 }
 

@@ -101,7 +101,7 @@ pub struct Rule {
     pub enabled: bool,
     /// Checked and charged, but never the reason of a refusal.
     pub shadow_mode: bool,
-    /// What an operator has said of the last two at run time; they are as he said.
+    /// How operators have changed the last two at run time, `None` where they are as the file says.
     pub switched: Switch,
     /// A request is refused when all of its quota limits are over, not when one is.
     pub quota_mode: bool,

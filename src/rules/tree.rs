@@ -10,7 +10,7 @@ use crate::{
     key::Path,
     lease::Term,
     limiter::Limit,
-    order::{self, Orders, SetLimit},
+    order::{self, Orders, SetLimit, Switch},
     request::Entry,
 };
 use std::{collections::HashMap, sync::Arc};
@@ -185,6 +185,13 @@ impl Rules {
         Self { written, orders, domains, roots, placed, places, unknown, room }
     }
 
+    /// What operators have said of rules that there are not.
+    pub fn switches_of_no_rule(&self) -> impl Iterator<Item = (&String, &Switch)> {
+        // A domain's path has no entries.
+        let gone = |path: &str| path.contains(':') && self.at(path).is_none();
+        self.orders.switches.iter().filter(move |(path, _)| gone(path))
+    }
+
     /// The rule on a path.
     pub fn at(&self, path: &str) -> Option<&Arc<PlacedRule>> {
         self.placed.get(*self.places.get(path)?)
@@ -350,7 +357,7 @@ fn switch(descriptor: &mut Descriptor, above: &Path, domain: &str, orders: &Orde
         let places = (domain, path.as_str());
         (rule.enabled, rule.shadow_mode) = order::in_force(orders, places, is_limit, written);
         let unless = |is: bool, was: bool| (is != was).then_some(is);
-        rule.switched = order::Switch {
+        rule.switched = Switch {
             enabled: unless(rule.enabled, written.0),
             shadow_mode: unless(rule.shadow_mode, written.1),
         };

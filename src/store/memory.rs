@@ -149,8 +149,7 @@ impl Memory {
 
     /// Tells of orders, and hears of them.
     pub fn tell_orders(&self, now: Timestamp, telling: Telling<'_>) -> Told {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        orders.tell(now, telling)
+        lock(&self.orders).tell(now, telling)
     }
 
     /// What stands under these keys, each read by itself.

@@ -23,8 +23,8 @@ pub struct Change {
     /// Which.
     pub field: String,
     /// What is to stand there before: if it is something else, and not what is to stand there after either,
-    /// nothing is changed. `None` for whatever stands there.
-    pub was: Option<Option<String>>,
+    /// nothing is changed. `None` for nothing.
+    pub was: Option<String>,
     /// What is to stand there after; `None` for nothing.
     pub is: Option<String>,
 }
@@ -119,7 +119,7 @@ impl Orders {
 
     fn change(&mut self, Change { field, was, is }: &Change) -> Changed {
         let stands = self.fields.get(field);
-        if was.as_ref().is_some_and(|was| stands != was.as_ref()) {
+        if stands != was.as_ref() {
             return Changed::Differs;
         }
         match is {

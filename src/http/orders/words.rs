@@ -35,11 +35,11 @@ pub(super) fn rules(decider: &Decider) -> String {
         };
         rows.push([placed.path.to_string(), what, state(placed, rules.orders())]);
     }
-    for (path, switch) in gone(decider) {
+    for (path, switch) in rules.switches_of_no_rule() {
         rows.push([
-            path,
+            path.clone(),
             "(no such rule)".to_owned(),
-            format!("{} [at run time]", switch_in_words(switch)),
+            format!("{} [at run time]", switch_in_words(*switch)),
         ]);
     }
     let mut text = in_columns(&rows);
@@ -87,14 +87,6 @@ fn mains(decider: &Decider) -> Vec<(String, Switch)> {
     let switches = rules.orders().switches.iter();
     let mains = switches.filter(|(path, _)| !path.contains(':'));
     mains.map(|(path, switch)| (path.clone(), *switch)).collect()
-}
-
-/// What is said of rules that there are not.
-fn gone(decider: &Decider) -> Vec<(String, Switch)> {
-    let rules = decider.rules();
-    let switches = rules.orders().switches.iter();
-    let gone = switches.filter(|(path, _)| path.contains(':') && rules.at(path).is_none());
-    gone.map(|(path, switch)| (path.clone(), *switch)).collect()
 }
 
 fn limiter(placed: &PlacedRule) -> &'static str {

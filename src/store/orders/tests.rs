@@ -8,9 +8,9 @@ fn version(number: u64) -> Version {
     Version { epoch: 100, number, mark: 200 + number }
 }
 
-fn change(field: &str, was: Option<Option<&str>>, is: Option<&str>) -> Change {
+fn change(field: &str, was: Option<&str>, is: Option<&str>) -> Change {
     let owned = |text: Option<&str>| text.map(str::to_owned);
-    Change { field: field.to_owned(), was: was.map(owned), is: owned(is) }
+    Change { field: field.to_owned(), was: owned(was), is: owned(is) }
 }
 
 fn fields(of: &[(&str, &str)]) -> Fields {
@@ -46,10 +46,10 @@ fn what_was_said_meanwhile_is_not_lost() {
     let mut orders = Orders::default();
     tell(&mut orders, NEVER, &[change("a", None, Some("1"))]);
     let late = [
-        change("a", Some(None), Some("2")),
-        change("a", Some(Some("1")), Some("3")),
-        change("b", Some(Some("1")), None),
-        change("b", Some(Some("1")), Some("1")),
+        change("a", None, Some("2")),
+        change("a", Some("1"), Some("3")),
+        change("b", Some("1"), None),
+        change("b", Some("1"), Some("1")),
     ];
     let heard = tell(&mut orders, version(1), &late);
     let became = [Changed::Differs, Changed::Done, Changed::Done, Changed::Differs];
@@ -86,8 +86,8 @@ fn there_are_at_most_so_many_limits_and_always_room_for_a_switch() {
     assert_eq!(heard.changed.last(), Some(&Changed::Full));
     let more = [
         change("on *", None, Some("false")),
-        change("limit 0", None, Some("2")),
-        change("limit 1", None, None),
+        change("limit 0", Some("1"), Some("2")),
+        change("limit 1", Some("1"), None),
         limit(MOST_LIMITS),
     ];
     assert_eq!(tell(&mut orders, version(1), &more).changed, [Changed::Done; 4]);

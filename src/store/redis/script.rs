@@ -173,8 +173,7 @@ impl<'a> Call<'a> {
             None => String::new(),
         };
         for Change { field, was, is } in changes {
-            let was = was.as_ref().map_or_else(|| "*".to_owned(), stands);
-            arguments.extend([field.clone(), was, stands(is)]);
+            arguments.extend([field.clone(), stands(was), stands(is)]);
         }
         let arguments = arguments.into_iter().map(String::into_bytes).collect();
         Self { script: Script::Orders, keys: vec![key], arguments }

@@ -25,13 +25,8 @@ fn any_change() -> impl Strategy<Value = Change> {
     let field = prop_oneof!["(on|shadow|limit) [ab]", "limit [ab]", any::<String>()];
     // All that are told have a space in them; the script's own have none.
     let field = field.prop_map(|field| if field.contains(' ') { field } else { field + " " });
-    (field, any::<Option<Option<String>>>(), prop::option::of(any_text())).prop_map(
-        |(field, was, is)| Change {
-            field,
-            was: was.map(|was| was.map(|text| text.chars().take(1).collect())),
-            is,
-        },
-    )
+    (field, prop::option::of(any_text()), prop::option::of(any_text()))
+        .prop_map(|(field, was, is)| Change { field, was, is })
 }
 
 /// What is told, and of which version: of the last that was told, or of one by these numbers.
