@@ -323,6 +323,11 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
 
+    /// On how many threads gRPC is answered, each with connections of its own. Without it, on as many as there are
+    /// cores for this process.
+    #[arg(long, value_name = "THREADS", env = "TOLLGATE_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+
     /// Ask for a gRPC connection of this age to be opened anew, so that connections spread over replicas
     /// that came later: `30m`. What is under way on it is finished. Without it, they live for ever.
     #[arg(long, value_name = "DURATION", env = "TOLLGATE_MAX_CONNECTION_AGE", value_parser = age)]

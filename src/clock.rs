@@ -1,11 +1,14 @@
 //! Time as a value. This is the only file that reads a clock; everything else is told the time.
 
 use std::{
+    future::poll_fn,
     ops::{Add, Sub},
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::time;
@@ -72,11 +75,31 @@ impl Deadline {
 
     /// Waits for something until then. `None` where it did not come.
     pub async fn bound<T>(self, something: impl Future<Output = T>) -> Option<T> {
-        match self.0 {
-            Some(deadline) => time::timeout_at(deadline, something).await.ok(),
-            None => Some(something.await),
+        let Some(deadline) = self.0 else { return Some(something.await) };
+        let mut something = pin!(something);
+        match at_once(something.as_mut()).await {
+            Some(done) => Some(done),
+            None => time::timeout_at(deadline, something).await.ok(),
         }
     }
+}
+
+/// Waits for something for so long. `None` where it did not come.
+pub async fn within<T>(patience: Duration, something: impl Future<Output = T>) -> Option<T> {
+    let mut something = pin!(something);
+    match at_once(something.as_mut()).await {
+        Some(done) => Some(done),
+        None => time::timeout(patience, something).await.ok(),
+    }
+}
+
+/// What needs not be waited for, and so no timer and no look at the clock; `None` where it does.
+async fn at_once<F: Future>(mut something: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match something.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Where the time comes from.

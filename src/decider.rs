@@ -235,10 +235,13 @@ impl Decider {
         request: &Request,
         deadline: Deadline,
     ) -> (Decision, Option<Taken>) {
-        let rules = self.rules();
+        // Not a copy of the pointer: all cores would count the copies in one place.
+        let rules = self.rules.load();
         let mut resolution = rules.resolve(request, self.modes.quota);
-        // They are carried out whether or not anybody waits.
-        deadline.bound(self.release_all(&resolution.releases)).await;
+        if !resolution.releases.is_empty() {
+            // They are carried out whether or not anybody waits.
+            deadline.bound(Box::pin(self.release_all(&resolution.releases))).await;
+        }
         let ignored = resolution.question.refunds_of_slots();
         if ignored > 0 {
             self.refunds_ignored.fetch_add(ignored, Ordering::Relaxed);
@@ -249,9 +252,14 @@ impl Decider {
             let id = named.as_ref().map_err(StoreError::clone)?.as_ref().map(|(id, _)| id);
             self.ask(&resolution, id, deadline).await
         };
-        // What workers say decides nothing of this request.
-        let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
-        let (asked, _) = tokio::join!(asking, deadline.bound(reporting));
+        self.count_bad_reports(resolution.bad_reports);
+        let asked = if resolution.reports.is_empty() {
+            asking.await
+        } else {
+            // What workers say decides nothing of this request.
+            let reporting = deadline.bound(self.report_all(&resolution.reports));
+            Box::pin(async { tokio::join!(asking, reporting).0 }).await
+        };
         let asked = asked.unwrap_or_else(|_| self.by_policy(&rules, request, &resolution));
         let mut decision = self.fold(&rules, request, &resolution, &asked);
         if let (Ok(Some((id, name))), Some(left_us)) = (named, asked.verdict.leased.left_us()) {

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 /// How much of a message needs no room, in bytes: of 4096 streams on a connection, 16 MiB.
-const FREE: usize = 4 << 10;
+pub const FREE: usize = 4 << 10;
 
 /// How much room there is, in bytes.
 const ROOM: usize = 256 << 20;

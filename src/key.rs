@@ -39,6 +39,9 @@ const SHADOW: &str = "shadow";
 /// a caller may send 50 KB, and gets a state of his own all the same.
 const LONGEST: usize = 256;
 
+/// How long most paths are at most, in bytes.
+const USUAL: usize = 96;
+
 /// The key of a state in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Box<str>);
@@ -51,7 +54,11 @@ impl Key {
 
     fn of_text(limiter: &str, text: &str) -> Self {
         Self(if text.len() <= LONGEST {
-            format!("{VERSION}:{limiter}:{text}").into()
+            let parts = [VERSION, ":", limiter, ":", text];
+            // As long as it will be, so that it is not moved to where it fits.
+            let mut key = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+            parts.iter().for_each(|part| key.push_str(part));
+            key.into()
         } else {
             let mut key = format!("{VERSION}:{limiter}:~");
             for byte in Sha256::digest(text.as_bytes()) {
@@ -109,7 +116,8 @@ pub struct Path {
 impl Path {
     /// The path of a domain.
     pub fn of_domain(domain: &[u8]) -> Self {
-        let mut path = Self { text: String::new() };
+        // Most paths are shorter than that, and are never moved while they grow.
+        let mut path = Self { text: String::with_capacity(USUAL) };
         path.push_escaped(domain, b"");
         path
     }

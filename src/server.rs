@@ -4,19 +4,22 @@
 //! spoken there, and `tls.rs` how it is kept from others.
 
 mod connection;
+mod cores;
 mod door;
 mod http1;
 mod http2;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod turn;
 
+pub use cores::Cores;
 pub use tls::{Files as TlsFiles, InvalidName, Names, Tls, TlsError};
 
 use crate::{
     clock::Clock,
     decider::{Decider, PoolView},
-    grpc::{self, Headers, Leases, Reports, Service},
+    grpc::{self, Calls, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     intake::Intake,
     reload::Reloads,
@@ -26,13 +29,13 @@ use crate::{
 };
 use axum::Router;
 use door::Door;
-use http2::Services;
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::watch,
     time::{self, MissedTickBehavior},
 };
+use tonic::service::Routes;
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::Level;
 
@@ -84,6 +87,8 @@ pub struct Settings {
     pub store_timeout: Duration,
     /// Where metrics and traces go.
     pub export: Export,
+    /// On how many threads calls for gRPC are answered.
+    pub threads: usize,
 }
 
 /// Who may ask at the operator's door.
@@ -129,9 +134,9 @@ pub struct MostConnections {
 /// Why serving ended before it was told to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The gRPC server stopped.
-    #[error("the gRPC server stopped: {0}")]
-    Grpc(#[from] tonic::transport::Error),
+    /// There are no threads to serve on.
+    #[error("cannot start the threads that serve (--threads): {0}")]
+    Threads(#[from] io::Error),
     /// The descriptors that the build generated do not hold the service.
     #[error("this build is broken: its generated descriptors do not describe the service")]
     Descriptors,
@@ -164,11 +169,13 @@ pub async fn serve(
         longest_life,
         store_timeout,
         export,
+        threads,
     } = settings;
+    let cores = Cores::start(threads)?;
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let is_loopback =
         listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
-    let mut grpc_door = Door::new(listeners.grpc, most.grpc);
+    let mut grpc_door = Door::new(listeners.grpc, most.grpc).on(cores.clone());
     let mut http_door = Door::new(listeners.http, most.http);
     let mut admin_door = Door::new(listeners.admin, most.admin);
     let views = [grpc_door.view("grpc"), http_door.view("http"), admin_door.view("admin")];
@@ -236,20 +243,21 @@ pub async fn serve(
     let following = Arc::clone(&decider);
     let following = async move { following.follow_orders().await };
     tokio::spawn(until_either(following, closed.clone()));
-    let services = Services {
-        decisions,
-        leases: Leases::new(Arc::clone(&decider), closed.clone()).observed(observer.clone()),
-        reports: Reports::new(Arc::clone(&decider), closed.clone()).observed(observer.clone()),
-        health,
-        intake,
-    };
+    let leases = Leases::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
+    let reports = Reports::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
+    let routes = Routes::new(decisions.clone().into_server())
+        .add_service(leases.into_server())
+        .add_service(reports.into_server())
+        .add_service(health)
+        .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
+        .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?);
+    let calls = Calls::new(decisions, routes.prepare(), intake);
     let servers = async {
-        let (served, (), ()) = tokio::join!(
-            http2::serve(grpc_door, services, longest_life, closed.clone()),
+        tokio::join!(
+            http2::serve(grpc_door, calls, longest_life, closed.clone()),
             serve_http(http_door, public, closed.clone()),
             serve_http(admin_door, operator, closed),
         );
-        served
     };
     tokio::pin!(servers);
     let told_to_stop = async {
@@ -259,18 +267,17 @@ pub async fn serve(
         tell_health(&reporter, ServingStatus::NotServing).await;
         stop.await;
     };
-    let ended = tokio::select! {
-        ended = &mut servers => ended,
+    tokio::select! {
+        () = &mut servers => {}
         () = told_to_stop => {
             drop(doors);
             end_health_watches(reporter).await;
             let last_answers = (LAST_ANSWERS + store_timeout).min(LAST_ANSWERS_AT_MOST);
             time::timeout(last_answers, servers).await.unwrap_or_else(|_| {
                 tracing::warn!("some connections were cut off: they did not end {last_answers:?} after the doors had closed");
-                Ok(())
-            })
+            });
         }
-    };
+    }
     drop(answering);
     let telling = time::timeout(LAST_TELLING, teller);
     let _ = tokio::join!(decider.finish_releases(LAST_RELEASES), telling);
@@ -278,7 +285,15 @@ pub async fn serve(
     // What it has to say last is short.
     let _ = watcher.await;
     metrics.finish().await;
-    ended
+    drop(cores);
+    Ok(())
+}
+
+/// What tells callers which services and messages there are.
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
 /// The services whose health is told, the empty one being the server itself.

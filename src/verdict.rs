@@ -24,7 +24,11 @@ use crate::{
     limiter::{Checked, Cost, Limit, State, Wait},
     worker::{Settings, Worker, Workers},
 };
+use smallvec::SmallVec;
 use std::borrow::Cow;
+
+/// As many as a request usually has of something: so many stand where they are used, and cost no allocation.
+pub type Few<T> = SmallVec<[T; 4]>;
 
 /// What a request asks of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -280,7 +284,7 @@ pub fn settle(
     question: &Question,
     stored: &[Option<State>],
     now: Timestamp,
-) -> (Answer, Vec<Write>) {
+) -> (Answer, Few<Write>) {
     let Question { keys, checks, taking } = question;
     let checks = &told(checks, stored, now);
     let mut states = Working::new(checks, stored, now);
@@ -361,9 +365,9 @@ struct Working<'a> {
     stored: &'a [Option<State>],
     /// What is written whatever becomes of the request, by slot: states that lay too far ahead of the clock
     /// to be true, and would else stay so.
-    pulled_back: Vec<Option<State>>,
+    pulled_back: Few<Option<State>>,
     /// What has become of them, by slot; `None` where nothing has.
-    changed: Vec<Option<State>>,
+    changed: Few<Option<State>>,
 }
 
 impl<'a> Working<'a> {
@@ -372,7 +376,7 @@ impl<'a> Working<'a> {
             let Check { limit, .. } = checks.iter().find(|check| check.slot == slot)?;
             limit.pulled_back(state.as_ref()?, now)
         });
-        let pulled_back: Vec<_> = pulled_back.collect();
+        let pulled_back: Few<_> = pulled_back.collect();
         Self { checks, stored, changed: pulled_back.clone(), pulled_back }
     }
 
@@ -406,7 +410,7 @@ impl<'a> Working<'a> {
 
     /// What has changed, and until when it is worth keeping: as long as any limit of the request tells it
     /// from a state never used.
-    fn writes(self) -> Vec<Write> {
+    fn writes(self) -> Few<Write> {
         let Self { checks, stored, changed, .. } = self;
         let changed = changed.into_iter().enumerate().zip(stored);
         let changed = changed.filter_map(|((slot, state), old)| Some((slot, state?, old)));

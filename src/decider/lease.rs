@@ -125,7 +125,8 @@ impl Decider {
             let resolution = self.resolve_known(&rules, &acquire.request)?;
             if !is_begun {
                 deadline.bound(self.release_all(&resolution.releases)).await;
-                let reporting = self.report_all(&resolution.reports, resolution.bad_reports);
+                self.count_bad_reports(resolution.bad_reports);
+                let reporting = self.report_all(&resolution.reports);
                 deadline.bound(reporting).await;
                 if by == By::Caller {
                     self.forget_releases(&id);

@@ -86,10 +86,17 @@ impl Decider {
         }
     }
 
+    /// Counts reports that are none.
+    pub(super) fn count_bad_reports(&self, bad_reports: u64) {
+        // Most requests bring none, and what is counted is shared by all cores.
+        if bad_reports > 0 {
+            self.bad_reports.fetch_add(bad_reports, Ordering::Relaxed);
+        }
+    }
+
     /// Takes in what a request says of workers, at most so many that were meant. What does not count is counted
     /// apart: whoever sent it does not wait to be told.
-    pub(super) async fn report_all(self: &Arc<Self>, reports: &[Reporting], bad_reports: u64) {
-        self.bad_reports.fetch_add(bad_reports, Ordering::Relaxed);
+    pub(super) async fn report_all(self: &Arc<Self>, reports: &[Reporting]) {
         let reporting: Vec<_> = reports
             .iter()
             .map(|Reporting { keys, report }| {

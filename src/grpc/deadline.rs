@@ -2,7 +2,7 @@
 //! `x-envoy-expected-rq-timeout-ms`. An answer after that is none, so it is given a little earlier.
 
 use crate::clock::Deadline;
-use http::{Extensions, HeaderMap, Request};
+use http::{Extensions, HeaderMap};
 use std::time::Duration;
 
 /// What every gRPC client says: eight digits at most, and a unit.
@@ -16,26 +16,25 @@ const ENVOY: &str = "x-envoy-expected-rq-timeout-ms";
 /// to do.
 const LEAST_MARGIN: Duration = Duration::from_millis(10);
 
-/// Notes in a request whose head has just come when it has to be answered: its body may take a while.
-pub fn note<B>(mut request: Request<B>) -> Request<B> {
-    let deadline = of(request.headers());
-    request.extensions_mut().insert(deadline);
-    request
-}
-
-/// When a request has to be answered in which that was noted; else never.
+/// When a request has to be answered, where that was noted when its head came: its body may have taken a while. Else
+/// never.
 pub fn noted(extensions: &Extensions) -> Deadline {
     extensions.get().copied().unwrap_or_default()
 }
 
 /// When a request that has come just now has to be answered. What cannot be read says nothing.
 pub fn of(headers: &HeaderMap) -> Deadline {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let said = [text(GRPC).and_then(grpc), text(ENVOY).and_then(milliseconds)];
-    match said.into_iter().flatten().min() {
+    match said(headers) {
         Some(timeout) => Deadline::after(timeout.saturating_sub(margin(timeout))),
         None => Deadline::default(),
     }
+}
+
+/// How long a caller waits, where he says it.
+pub fn said(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let said = [text(GRPC).and_then(grpc), text(ENVOY).and_then(milliseconds)];
+    said.into_iter().flatten().min()
 }
 
 /// What is kept of a timeout for the way here and back, which counts for the caller too.

@@ -2,6 +2,7 @@
 //! `request.rs`, domain to proto in `response.rs` and `headers.rs`, and errors to status codes here; nothing is
 //! decided in this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
 
+mod calls;
 pub mod deadline;
 mod headers;
 mod lease;
@@ -10,6 +11,7 @@ mod response;
 mod told;
 mod utilization;
 
+pub use calls::{Answered, Calls};
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;

@@ -13,7 +13,7 @@ use crate::{
         utilization::{self, Draw},
     },
     request::{Descriptor, Entry, Request},
-    verdict::{Check, Question},
+    verdict::{Check, Few, Question},
     worker::{Load, Report, Settings},
 };
 use bytes::Bytes;
@@ -93,9 +93,9 @@ pub struct Applied<'r> {
 impl Rules {
     /// What a request meets. With `quota_mode` every limit counts as a quota limit.
     pub fn resolve(&self, request: &Request, quota_mode: bool) -> Resolution<'_> {
-        let mut resolution = Resolution::default();
+        let mut resolution = Resolution::with_room_for(request.descriptors.len());
         let lease_key = self.lease_key(&request.domain).as_bytes();
-        let found: Vec<Option<Found<'_, '_>>> = request
+        let found: Few<Option<Found<'_, '_>>> = request
             .descriptors
             .iter()
             .map(|descriptor| {
@@ -267,6 +267,17 @@ fn is_named(rule: &Rule, names: &[&str]) -> bool {
 }
 
 impl<'r> Resolution<'r> {
+    /// One of a request with so many descriptors, of which most meet one limit.
+    fn with_room_for(descriptors: usize) -> Self {
+        let (keys, checks) = (Vec::with_capacity(descriptors), Vec::with_capacity(descriptors));
+        Self {
+            question: Question::new(keys, checks),
+            rules: Vec::with_capacity(descriptors),
+            descriptors: Vec::with_capacity(descriptors),
+            ..Self::default()
+        }
+    }
+
     /// A descriptor that releases a lease, and does nothing else.
     fn release(&mut self, request: &Request, lease: &Entry) {
         if !lease.value.is_empty() {

@@ -3,6 +3,7 @@
 
 use super::{
     connection::{Connection, Stream},
+    cores::Cores,
     tls::{self, Current, Names},
     until_closed,
 };
@@ -34,6 +35,8 @@ pub(super) struct Door {
     /// How many there are.
     most: usize,
     entrance: Entrance,
+    /// Where connections are served, if not where the door is.
+    cores: Option<Cores>,
 }
 
 /// What callers pass on their way in.
@@ -48,7 +51,13 @@ impl Door {
     pub(super) fn new(listener: TcpListener, most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
-        Self { listener, places, most, entrance: Entrance { tls: None, counts: Arc::default() } }
+        let entrance = Entrance { tls: None, counts: Arc::default() };
+        Self { listener, places, most, entrance, cores: None }
+    }
+
+    /// The same door, but connections are served on these runtimes.
+    pub(super) fn on(self, cores: Cores) -> Self {
+        Self { cores: Some(cores), ..self }
     }
 
     /// The same door, but with TLS, where those are known whose certificate has one of these names.
@@ -87,7 +96,13 @@ impl Door {
                     };
                     let (entrance, serve) = (self.entrance.clone(), serve.clone());
                     let closed = until_closed(closed.clone());
-                    connections.spawn(async move {
+                    let seat = self.cores.as_ref().and_then(Cores::seat);
+                    let runtime = seat.as_ref().map(|seat| seat.runtime().clone());
+                    // It is registered anew where it is served.
+                    let Ok(stream) = stream.into_std() else { continue };
+                    let served = async move {
+                        let _seat = seat;
+                        let Ok(stream) = TcpStream::from_std(stream) else { return };
                         let entered = tokio::select! {
                             entered = entrance.enter(stream, place) => entered,
                             () = closed => None,
@@ -95,7 +110,11 @@ impl Door {
                         if let Some(connection) = entered {
                             serve(connection).await;
                         }
-                    });
+                    };
+                    match runtime {
+                        Some(runtime) => connections.spawn_on(served, &runtime),
+                        None => connections.spawn(served),
+                    };
                 }
                 // One who left before he came in.
                 Err(error) if is_of_one_caller(&error) => {}

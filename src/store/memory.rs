@@ -31,7 +31,7 @@ use crate::{
         Queues,
         orders::{Orders, Telling, Told},
     },
-    verdict::{self, Kept, Question, Verdict, Write},
+    verdict::{self, Few, Kept, Question, Verdict, Write},
     worker::{Report, Reported},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
@@ -201,20 +201,20 @@ impl Memory {
     }
 
     /// Reads states and writes what becomes of them, while nobody else does.
-    fn at_once<R>(
+    fn at_once<R, W: IntoIterator<Item = Write>>(
         &self,
         now: Timestamp,
         keys: &[Key],
-        step: impl FnOnce(&[Option<State>]) -> (R, Vec<Write>),
+        step: impl FnOnce(&[Option<State>]) -> (R, W),
     ) -> R {
-        let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
+        let hashes: Few<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
         let mut shards = self.lock(&hashes);
         for &hash in &hashes {
             if let Some(shard) = self.shard(&mut shards, hash) {
                 shard.sweep(now, &self.hasher);
             }
         }
-        let stored: Vec<Option<State>> = keys
+        let stored: Few<Option<State>> = keys
             .iter()
             .zip(&hashes)
             .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key).cloned())
@@ -257,8 +257,8 @@ impl Memory {
     }
 
     /// Locks the shards of these hashes, each once, in ascending order.
-    fn lock(&self, hashes: &[u64]) -> Vec<(usize, MutexGuard<'_, Shard>)> {
-        let mut places: Vec<usize> = hashes.iter().map(|&hash| self.place(hash)).collect();
+    fn lock(&self, hashes: &[u64]) -> Few<(usize, MutexGuard<'_, Shard>)> {
+        let mut places: Few<usize> = hashes.iter().map(|&hash| self.place(hash)).collect();
         places.sort_unstable();
         places.dedup();
         places

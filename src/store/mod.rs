@@ -199,7 +199,8 @@ impl Store {
     ) -> Result<Verdict, StoreError> {
         match self {
             Self::Memory(memory) => Ok(memory.decide(now, question)),
-            Self::Redis(redis) => redis.decide(question, deadline).await,
+            // What it waits with would make every decision large, also those that do not wait.
+            Self::Redis(redis) => Box::pin(redis.decide(question, deadline)).await,
         }
     }
 

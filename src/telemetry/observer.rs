@@ -10,7 +10,8 @@ use crate::{
 };
 use http::HeaderMap;
 use opentelemetry::context::FutureExt as _;
-use std::{fmt::Display, pin::pin};
+use std::fmt::Display;
+use tokio_util::either::Either;
 
 /// Looks on. The default does not.
 #[derive(Debug, Clone, Default)]
@@ -44,11 +45,10 @@ pub struct Underway<'o> {
 
 impl Underway<'_> {
     /// Does something for the request.
-    pub async fn during<F: Future>(&self, work: F) -> F::Output {
-        let work = pin!(work);
+    pub fn during<F: Future>(&self, work: F) -> impl Future<Output = F::Output> {
         match &self.span {
-            Some(span) => work.with_context(span.context()).await,
-            None => work.await,
+            Some(span) => Either::Left(work.with_context(span.context())),
+            None => Either::Right(work),
         }
     }
 

@@ -78,7 +78,7 @@ fn settle_checks(
     checks: &[Check],
     states: &[Option<State>],
     now: Timestamp,
-) -> (Answer, Vec<Write>) {
+) -> (Answer, Few<Write>) {
     let keys = (0..states.len()).map(|slot| Key::read(&slot.to_string())).collect();
     settle(&Question::new(keys, checks.to_vec()), states, now)
 }

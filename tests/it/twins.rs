@@ -44,7 +44,7 @@ impl World {
         keys.iter().map(|key| self.0.get(key).map(|(state, _)| state.clone())).collect()
     }
 
-    fn write(&mut self, keys: &[Key], writes: Vec<Write>, now: Timestamp) {
+    fn write(&mut self, keys: &[Key], writes: impl IntoIterator<Item = Write>, now: Timestamp) {
         for Write { slot, kept } in writes {
             match kept {
                 Some(kept) => {

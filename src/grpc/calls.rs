@@ -1,0 +1,244 @@
+//! What comes in over HTTP/2: `ShouldRateLimit` as fast as it goes, everything else by tonic's routes.
+//!
+//! Nearly every call is one small message that has come as a whole, and asks for a decision. It is decoded where it
+//! lies, and answered in one frame, without what a call of any kind has to be wrapped in. Whatever is unusual about a
+//! call, one that is compressed, large, cut into pieces or unreadable, goes through the routes like all others: so
+//! what is said of it is said in one place.
+
+use super::{Service, deadline, keep_when_told, name_too_large, proto};
+use crate::{
+    clock::{self, Deadline},
+    decider::Taken,
+    intake::{self, Intake},
+    telemetry::Method,
+};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE, request};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use prost::Message as _;
+use proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tonic::{Status, service::Routes};
+use tower::Service as _;
+
+/// Where decisions are asked for.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// How long a message may take to come, and be answered: longer than anybody may wait for a slot (a minute),
+/// and so only for those who send theirs byte by byte. It does not end streams, which are answered at once.
+const SLOWEST_CALL: Duration = Duration::from_secs(90);
+
+/// What stands before a message: whether it is compressed, in a byte, and its length, in four.
+const PREFIX: usize = 5;
+
+/// Answers calls. Clones share what they ask.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    decisions: Service,
+    routes: Routes,
+    intake: Intake,
+}
+
+impl Calls {
+    /// Answers decisions by this service, and everything else by these routes, to which that service belongs as
+    /// well; large messages take room in `intake`.
+    pub fn new(decisions: Service, routes: Routes, intake: Intake) -> Self {
+        Self { decisions, routes, intake }
+    }
+
+    /// Answers a call.
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Answered> {
+        let deadline = deadline::of(request.headers());
+        let patience =
+            deadline::said(request.headers()).map_or(SLOWEST_CALL, |it| it.min(SLOWEST_CALL));
+        if request.uri().path() != SHOULD_RATE_LIMIT || request.method() != http::Method::POST {
+            return Box::pin(self.route(request.map(Resumed::whole), deadline, patience)).await;
+        }
+        let (head, mut body) = request.into_parts();
+        let Some(first) = clock::within(patience, next(&mut body)).await else {
+            return refused(&Status::deadline_exceeded(TOO_SLOW));
+        };
+        let message = match &first {
+            Some(Ok(frame)) if body.is_end_stream() => frame.data_ref().and_then(read),
+            _ => None,
+        };
+        match message {
+            Some(message) => self.decide(&head, message, deadline).await,
+            None => {
+                let request = Request::from_parts(head, Resumed { first, rest: body });
+                Box::pin(self.route(request, deadline, patience)).await
+            }
+        }
+    }
+
+    async fn decide(
+        &self,
+        head: &request::Parts,
+        message: RateLimitRequest,
+        deadline: Deadline,
+    ) -> Response<Answered> {
+        let underway = self.decisions.observer.begin(Method::ShouldRateLimit, &head.headers);
+        match self.decisions.answer(&underway, message, deadline).await {
+            Ok(answer) => told(&answer.message, answer.taken),
+            Err(error) => refused(&error.into()),
+        }
+    }
+
+    async fn route(
+        &self,
+        mut request: Request<Resumed>,
+        deadline: Deadline,
+        patience: Duration,
+    ) -> Response<Answered> {
+        request.extensions_mut().insert(deadline);
+        let request = request.map(|body| self.intake.count(body));
+        let mut routes = self.routes.clone();
+        match clock::within(patience, Box::pin(routes.call(request))).await {
+            Some(Ok(response)) => keep_when_told(name_too_large(response)).map(Answered::Routed),
+            Some(Err(never)) => match never {},
+            None => refused(&Status::deadline_exceeded(TOO_SLOW)),
+        }
+    }
+}
+
+const TOO_SLOW: &str = "the call took longer than it may";
+
+/// The next frame of a body.
+async fn next(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+    poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
+}
+
+/// The message of a frame that is all of a small call, where nothing is unusual about it.
+fn read(frame: &Bytes) -> Option<RateLimitRequest> {
+    let (&[compressed, a, b, c, d], message) = frame.split_first_chunk::<PREFIX>()?;
+    let is_whole = u32::from_be_bytes([a, b, c, d]) as usize == message.len();
+    let is_usual = compressed == 0 && is_whole && frame.len() <= intake::FREE;
+    is_usual.then(|| RateLimitRequest::decode(frame.slice(PREFIX..)).ok())?
+}
+
+/// An answer in one frame.
+fn told(message: &RateLimitResponse, taken: Option<Taken>) -> Response<Answered> {
+    let length = message.encoded_len();
+    let mut frame = BytesMut::with_capacity(PREFIX + length);
+    frame.put_u8(0);
+    // No answer is nearly as long as that.
+    frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    message.encode_raw(&mut frame);
+    let body = Answered::Decided(Told { message: Some(frame.freeze()), is_over: false, taken });
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+fn refused(status: &Status) -> Response<Answered> {
+    status.clone().into_http::<tonic::body::Body>().map(Answered::Routed)
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Answered {
+    /// Of a decision.
+    Decided(Told),
+    /// Of any other call.
+    Routed(tonic::body::Body),
+}
+
+/// A message and what follows it. What was taken for the request is kept when all of it has gone to the connection.
+#[derive(Debug)]
+pub struct Told {
+    message: Option<Bytes>,
+    is_over: bool,
+    taken: Option<Taken>,
+}
+
+impl Told {
+    fn next(&mut self) -> Option<Frame<Bytes>> {
+        if let Some(message) = self.message.take() {
+            return Some(Frame::data(message));
+        }
+        if self.is_over {
+            return None;
+        }
+        self.is_over = true;
+        if let Some(taken) = self.taken.take() {
+            taken.keep();
+        }
+        let mut trailers = HeaderMap::with_capacity(1);
+        trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+        Some(Frame::trailers(trailers))
+    }
+}
+
+impl Body for Answered {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match self.get_mut() {
+            Self::Decided(told) => Poll::Ready(told.next().map(Ok)),
+            Self::Routed(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Decided(told) => told.is_over,
+            Self::Routed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Decided(_) => SizeHint::default(),
+            Self::Routed(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A body of which the first frame has been looked at.
+struct Resumed {
+    first: Option<Result<Frame<Bytes>, hyper::Error>>,
+    rest: Incoming,
+}
+
+impl Resumed {
+    /// One that has not been looked at.
+    fn whole(rest: Incoming) -> Self {
+        Self { first: None, rest }
+    }
+}
+
+impl Body for Resumed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.first.take() {
+            Some(first) => Poll::Ready(Some(first)),
+            None => Pin::new(&mut self.rest).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.first {
+            Some(_) => SizeHint::default(),
+            None => self.rest.size_hint(),
+        }
+    }
+}
