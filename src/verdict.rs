@@ -149,8 +149,13 @@ impl Check {
         Self { slot, limit, cost, told_by: None, shadow_mode: false, quota_mode: false }
     }
 
+    /// Whether it refuses by itself, where it is over.
+    pub const fn is_enforced(&self) -> bool {
+        !self.shadow_mode && !self.quota_mode
+    }
+
     /// Whether it charges a rate what can be given back.
-    const fn is_charge(&self) -> bool {
+    pub const fn is_charge(&self) -> bool {
         let takes = matches!(self.cost, Cost::Take(_));
         takes && self.limit.is_about_rates() && !self.limit.is_settled_regardless(self.cost)
     }
@@ -197,6 +202,9 @@ pub struct Verdict {
     pub leased: Leased,
     /// Why it is refused; `None` where it is admitted.
     pub refusal: Option<Refusal>,
+    /// By check, whether it was left unasked, for the others say all: then its outcome says nothing. None at all
+    /// where each was asked.
+    pub unasked: Vec<bool>,
 }
 
 /// Why a request is refused.
@@ -447,7 +455,12 @@ impl Verdict {
             }
         }
         let refusal = refusal(checks, &outcomes);
-        Self { outcomes, leased, refusal }
+        Self { outcomes, leased, refusal, unasked: Vec::new() }
+    }
+
+    /// Whether the check at this place was left unasked.
+    pub fn is_unasked(&self, place: usize) -> bool {
+        self.unasked.get(place).copied().unwrap_or_default()
     }
 }
 

@@ -231,6 +231,14 @@ impl Limit {
         }
     }
 
+    /// Microseconds in which so many tokens come by themselves; 0 of what is not about rates.
+    pub fn arrives_in_us(&self, tokens: u64) -> u64 {
+        match self {
+            Self::TokenBucket(limit) => limit.arrives_in_us(tokens),
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => 0,
+        }
+    }
+
     /// The share of one of so many replicas, each of which limits for itself; of a limit that is not about
     /// rates, the whole.
     #[must_use]

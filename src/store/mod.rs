@@ -79,6 +79,8 @@ pub struct Condition {
     pub losses: Losses,
     /// Live states that it had to forget for want of room, since it was made.
     pub forgotten_live: u64,
+    /// Requests that were refused without asking it, for it had refused as much just before.
+    pub denials: u64,
 }
 
 /// Charges of requests that the store decided after their caller had been answered. Each only grows.
@@ -185,7 +187,8 @@ impl Store {
         }
     }
 
-    /// Decides a request before the deadline. `now` is the time for a store without a clock of its own. What
+    /// Decides a request before the deadline. `now` is the time for a store without a clock of its own, and for what
+    /// is known of the others. What
     /// rates are charged after the deadline, or after the caller has left, is given back to them.
     ///
     /// # Errors
@@ -200,7 +203,7 @@ impl Store {
         match self {
             Self::Memory(memory) => Ok(memory.decide(now, question)),
             // What it waits with would make every decision large, also those that do not wait.
-            Self::Redis(redis) => Box::pin(redis.decide(question, deadline)).await,
+            Self::Redis(redis) => Box::pin(redis.decide(now, question, deadline)).await,
         }
     }
 

@@ -14,6 +14,7 @@ mod command;
 mod config;
 mod conformance;
 mod connect;
+mod denials;
 mod deploy;
 mod differences;
 mod doors;

@@ -2,7 +2,7 @@
 
 use crate::{
     grpc::Client,
-    support::{self, Redis, Server, TempDir, libfaketime, on},
+    support::{self, Redis, Server, TempDir, a_second, libfaketime, on},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use serde_json::{Value, json};
@@ -132,6 +132,8 @@ async fn a_clock_of_redis_that_is_set_back_admits_nothing_extra() {
     // A token comes every twelve seconds.
     let mut admitted_at = async |clock: &str| {
         redis.set_clock(clock);
+        // It has just heard that this is refused, and does not know of the jump.
+        a_second().await;
         let mut admitted = 0;
         while is_admitted(&mut client, "login").await {
             admitted += 1;

@@ -179,6 +179,11 @@ impl Limit {
         self.steps_us(self.capacity())
     }
 
+    /// Microseconds in which so many tokens arrive.
+    pub fn arrives_in_us(&self, tokens: u64) -> u64 {
+        self.steps_us(tokens.saturating_mul(self.grains.per_token))
+    }
+
     /// Takes what is there, or nothing.
     fn take(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
         match self.lacks(&state, now, tokens) {

@@ -12,6 +12,7 @@ mod address;
 mod breaker;
 mod condition;
 mod connection;
+mod denials;
 mod fault;
 mod heartbeat;
 mod listener;
@@ -131,7 +132,7 @@ impl Redis {
 
     /// How it stands with it.
     pub fn condition(&self) -> store::Condition {
-        let Way { condition, breaker, .. } = &*self.way;
+        let Way { condition, breaker, denials, .. } = &*self.way;
         let silent = breaker.is_open().then(|| "it does not answer in time".to_owned());
         store::Condition {
             down: condition.down().filter(|_| self.way.is_down()).or(silent),
@@ -143,6 +144,7 @@ impl Redis {
             late_charges: condition.late_charges(),
             losses: condition.losses(),
             forgotten_live: 0,
+            denials: denials.answered(),
         }
     }
 
@@ -156,7 +158,8 @@ impl Redis {
         self.way.condition.replicas()
     }
 
-    /// Decides a request, as one atomic step.
+    /// Decides a request, as one atomic step. What Redis has refused just before is refused without asking it;
+    /// that is known by `now`, this process's time.
     ///
     /// # Errors
     ///
@@ -164,15 +167,24 @@ impl Redis {
     /// What is charged to rates by a late one is given back when it comes.
     pub async fn decide(
         &self,
+        now: Timestamp,
         question: &Question,
         deadline: Deadline,
     ) -> Result<Verdict, StoreError> {
-        let checks = &question.checks;
+        let (checks, denials) = (&question.checks, &self.way.denials);
         if checks.is_empty() && question.taking.is_none() {
             let answer = Answer { outcomes: Vec::new(), leased: Leased::Nothing };
             return Ok(Verdict::of(checks, answer));
         }
-        let answer = self.way.decide(question, deadline).await?;
+        if let Some(verdict) = denials.answer(now, question) {
+            return Ok(verdict);
+        }
+        let asked = denials.asked(now);
+        let answered = self.way.decide(question, deadline).await;
+        // What it was asked to give back it may have given back also where it did not say so.
+        denials.open_all(question);
+        let answer = answered?;
+        denials.learn(asked, question, &answer);
         Ok(Verdict::of(checks, answer))
     }
 
@@ -247,7 +259,9 @@ impl Redis {
             pipe.cmd("UNLINK").arg(key.as_str());
             pipe.cmd("PUBLISH").arg(key.as_str()).arg("");
         }
-        self.all_of(&pipe, self.way.timeout()).await.map(drop)
+        let forgotten = self.all_of(&pipe, self.way.timeout()).await;
+        keys.iter().for_each(|key| self.way.denials.open(key));
+        forgotten.map(drop)
     }
 
     /// The replies to several commands, none of which decides anything, within so long.

@@ -11,6 +11,7 @@ use super::{
     breaker::Breaker,
     condition::Condition,
     connection::{Connection, Manager},
+    denials::Denials,
     fault,
     script::{self, Call, Reply},
 };
@@ -57,6 +58,7 @@ pub(super) struct Way {
     clock: Clock,
     pub(super) condition: Arc<Condition>,
     pub(super) breaker: Breaker,
+    pub(super) denials: Denials,
     /// Who hears how long calls take.
     timing: OnceLock<Arc<dyn Timing>>,
     waiting: Places,
@@ -72,8 +74,8 @@ impl Way {
     ) -> Self {
         let (waiting, late) = (Places::of(MOST_WAITING), Places::of(MOST_LATE));
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
-        let timing = OnceLock::new();
-        Self { pool, scripts, timeout, clock, condition, breaker, timing, waiting, late }
+        let (timing, denials) = (OnceLock::new(), Denials::default());
+        Self { pool, scripts, timeout, clock, condition, breaker, denials, timing, waiting, late }
     }
 
     /// Has the durations of calls told.
@@ -284,6 +286,7 @@ impl Way {
         let coming = self.send(connection, &Call::request(refund));
         let coming = coming.ok_or(StoreError::Unreachable)?;
         let reply = time::timeout(LONGEST_LATE, coming).await;
+        self.denials.open_all(refund);
         let reply = reply.unwrap_or(Err(StoreError::Late))?;
         done(reply, |reply: &Value| script::read_answer(reply, refund))
     }

@@ -47,6 +47,11 @@ pub(super) fn register(instruments: &Instruments) {
         },
     );
     instruments.counter(
+        "tollgate.store.denials",
+        "Requests that were refused without asking the store, for it had refused as much just before",
+        |sources, tell| tell(sources.decider.store().condition().denials, &[]),
+    );
+    instruments.counter(
         "tollgate.store.losses",
         "How often the store was found to have lost states: all of them, or what was written last",
         |sources, tell| {

@@ -1,0 +1,270 @@
+//! What Redis has refused of late: until it can be otherwise, this process refuses as much by itself.
+//!
+//! A bucket that has refused a cost of n, and would pass it in so long if nobody took anything, refuses every cost
+//! of n or more until then, whoever asks: what others take only makes it later. So Redis need not be asked again
+//! for each request of a caller who is far over his limit.
+//!
+//! ```text
+//!     asked       decided     answered                 decided + wait
+//!     ├───────────●───────────┼────────────────────────┤
+//!     ◄─────── wait ────────────────────────►┤ until then this process refuses by itself
+//! ```
+//!
+//! The wait is counted from when Redis was asked, which is before it decided, and by this process's clock: so it is
+//! over here before it is there, and nothing is refused that Redis would have let pass.
+//!
+//! What opens a bucket before that is known where this process does it itself: who is given something back, or is
+//! reset, is forgotten here at once, and what was asked before that is not believed any more. Of what others do
+//! nothing is known, so nothing is believed for longer than [`LONGEST_BELIEVED_US`].
+//!
+//! Time comes from outside. The room is bounded: in each place where a key may be, what ends first makes room.
+
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    clock::Timestamp,
+    key::Key,
+    lease::{By, Leased},
+    limiter::{Cost, Limit, Wait},
+    verdict::{Answer, Check, Outcome, Question, Verdict},
+};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// How long a denial is believed at most, in microseconds: so long after something was given back, set or reset by
+/// way of another replica it is heard of here, too.
+const LONGEST_BELIEVED_US: u64 = 250_000;
+
+/// The shards, a power of two: many times the cores, so that locks are seldom contended.
+const SHARDS: usize = 64;
+
+/// The denials that a shard has room for: for 100,000 that are refused in a second, each by another bucket.
+const PER_SHARD: usize = 256;
+
+/// Places of a shard among which one key may be, a part of [`PER_SHARD`].
+const PLACES: usize = 8;
+
+/// Of a check that nobody was asked about.
+const UNASKED: Outcome = Outcome { over: None, remaining: 0, full_in_us: 0 };
+
+/// What Redis has refused.
+pub(super) struct Denials {
+    shards: Box<[Mutex<Shard>]>,
+    /// Seeded at random: whoever chooses keys cannot choose where they fall.
+    hasher: RandomState,
+    /// Until when anything at all is believed, in microseconds.
+    last_believed: AtomicU64,
+    /// How often something was opened.
+    openings: AtomicU64,
+    /// How many questions were answered.
+    answered: AtomicU64,
+}
+
+/// When Redis was asked: what it refuses is believed unless it was opened since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    at: Timestamp,
+    openings: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// None until the first is to be kept.
+    denials: Vec<Option<Denial>>,
+    /// The number of its last opening.
+    opened: u64,
+}
+
+/// That a limit refuses a cost, and all that are higher.
+struct Denial {
+    key: Key,
+    limit: Limit,
+    cost: u64,
+    /// When the cost would pass, if nobody took anything.
+    passes: Timestamp,
+    /// Until when this is believed.
+    believed: Timestamp,
+}
+
+impl Default for Denials {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            last_believed: AtomicU64::new(0),
+            openings: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Denials {
+    /// The answer to a question that is known to be refused, without asking Redis; `None` where it is to be asked:
+    /// always for what gives back, what only looks, and what is decided only once under an id that the caller has.
+    pub(super) fn answer(&self, now: Timestamp, question: &Question) -> Option<Verdict> {
+        let checks = &question.checks;
+        if now.as_micros() >= self.last_believed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let names_lease = question.taking.as_ref().is_some_and(|taking| taking.by != By::Server);
+        let all_take = checks.iter().all(|check| matches!(check.cost, Cost::Take(_)));
+        if names_lease || !all_take || question.settles_regardless() {
+            return None;
+        }
+        let mut enforced = checks.iter().enumerate().filter(|(_, check)| check.is_enforced());
+        let (refused, wait) = enforced.find_map(|(place, check)| {
+            let wait = self.wait(now, question, check)?;
+            Some((place, wait))
+        })?;
+        let waits = checks.iter().enumerate().map(|(place, check)| {
+            if place == refused { Some(wait) } else { self.wait(now, question, check) }
+        });
+        let waits: Vec<Option<Wait>> = waits.collect();
+        let outcomes = waits.iter().map(|wait| match wait {
+            Some(Wait::Micros(micros)) => {
+                Outcome { over: *wait, remaining: 0, full_in_us: *micros }
+            }
+            _ => UNASKED,
+        });
+        let answer = Answer { outcomes: outcomes.collect(), leased: Leased::Nothing };
+        let verdict = Verdict::of(checks, answer);
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        let is_whole = waits.iter().all(Option::is_some);
+        let unasked =
+            if is_whole { Vec::new() } else { waits.iter().map(Option::is_none).collect() };
+        Some(Verdict { unasked, ..verdict })
+    }
+
+    /// Redis is asked now.
+    pub(super) fn asked(&self, now: Timestamp) -> Asked {
+        Asked { at: now, openings: self.openings.load(Ordering::Acquire) }
+    }
+
+    /// Takes note of what Redis has answered.
+    pub(super) fn learn(&self, asked: Asked, question: &Question, answer: &Answer) {
+        // What was decided before was not decided now.
+        if !matches!(answer.leased, Leased::Nothing | Leased::For { .. }) {
+            return;
+        }
+        let Question { checks, .. } = question;
+        let is_idle = asked.at.as_micros() >= self.last_believed.load(Ordering::Relaxed);
+        for (place, (check, outcome)) in checks.iter().zip(&answer.outcomes).enumerate() {
+            let Some(key) = question.keys.get(check.slot) else { continue };
+            let (Cost::Take(cost), true) = (check.cost, check.is_charge()) else { continue };
+            match outcome.over {
+                // Under another limit it may pass.
+                None if !is_idle => self.forget_others(key, &check.limit),
+                None | Some(Wait::Never) => {}
+                Some(Wait::Micros(wait_us)) => {
+                    // The first of a key sees the state as it is, the others what it has become by then.
+                    let before = checks.iter().take(place);
+                    if before.into_iter().all(|before| before.slot != check.slot) {
+                        let believed = asked.at + wait_us.min(LONGEST_BELIEVED_US);
+                        let passes = asked.at + wait_us;
+                        let limit = check.limit;
+                        let denial = Denial { key: key.clone(), limit, cost, passes, believed };
+                        self.keep(asked, denial);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something was given back to what is under this key, or it was forgotten: what was asked until now is not
+    /// believed any more.
+    pub(super) fn open(&self, key: &Key) {
+        let hash = self.hasher.hash_one(key);
+        let Some(mut shard) = self.shard(hash) else { return };
+        for place in shard.places(hash) {
+            place.take_if(|denial| denial.key == *key);
+        }
+        shard.opened = self.openings.fetch_add(1, Ordering::AcqRel) + 1;
+    }
+
+    /// The same of all that a question gives back to.
+    pub(super) fn open_all(&self, question: &Question) {
+        for check in &question.checks {
+            if let (Cost::Refund(_), Some(key)) = (check.cost, question.keys.get(check.slot)) {
+                self.open(key);
+            }
+        }
+    }
+
+    /// How many questions were answered.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// How long a check is refused from now on; `None` where that is not known.
+    fn wait(&self, now: Timestamp, question: &Question, check: &Check) -> Option<Wait> {
+        let (Cost::Take(cost), true) = (check.cost, check.is_charge()) else { return None };
+        let key = question.keys.get(check.slot)?;
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash)?;
+        let known = shard.places(hash).iter().flatten().find(|denial| denial.key == *key)?;
+        let holds = known.limit == check.limit && known.cost <= cost && known.believed > now;
+        holds.then(|| {
+            Wait::Micros(known.passes - now + known.limit.arrives_in_us(cost - known.cost))
+        })
+    }
+
+    fn keep(&self, asked: Asked, denial: Denial) {
+        let hash = self.hasher.hash_one(&denial.key);
+        let believed_us = denial.believed.as_micros();
+        let Some(mut shard) = self.shard(hash) else { return };
+        if shard.opened > asked.openings {
+            return;
+        }
+        if shard.denials.is_empty() {
+            shard.denials.resize_with(PER_SHARD, || None);
+        }
+        let places = shard.places(hash);
+        let same = |place: &Option<Denial>| place.as_ref().is_some_and(|it| it.key == denial.key);
+        let place = match places.iter().position(same) {
+            Some(place) => places.get_mut(place),
+            None => places.iter_mut().min_by_key(|place| place.as_ref().map(|it| it.believed)),
+        };
+        let Some(place) = place else { return };
+        let says_more = place.as_ref().is_some_and(|known| {
+            let is_same = known.key == denial.key && known.limit == denial.limit;
+            let (cost, believed) = (known.cost, known.believed);
+            let is_wider =
+                cost < denial.cost || (cost == denial.cost && believed > denial.believed);
+            is_same && believed > asked.at && is_wider
+        });
+        if !says_more {
+            *place = Some(denial);
+            drop(shard);
+            self.last_believed.fetch_max(believed_us, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets what any other limit refuses under this key.
+    fn forget_others(&self, key: &Key, limit: &Limit) {
+        let hash = self.hasher.hash_one(key);
+        let Some(mut shard) = self.shard(hash) else { return };
+        for place in shard.places(hash) {
+            place.take_if(|denial| denial.key == *key && denial.limit != *limit);
+        }
+    }
+
+    /// The shard of a hash: its upper half decides, and its lower half where in it.
+    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
+        let shard = self.shards.get((hash >> 32) as usize & (SHARDS - 1))?;
+        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Shard {
+    /// Where a key of this hash may be; nowhere as long as nothing was kept.
+    fn places(&mut self, hash: u64) -> &mut [Option<Denial>] {
+        let first = hash as usize % (PER_SHARD / PLACES) * PLACES;
+        self.denials.get_mut(first..first + PLACES).unwrap_or_default()
+    }
+}
