@@ -6,7 +6,7 @@ local MARGIN_MS = 1000
 
 -- Whether it is a whole number that a double holds exactly.
 local function is_count(number)
-  return number >= 0 and number <= LARGEST and number == math.floor(number)
+  return number >= 0 and number <= LARGEST and number % 1 == 0
 end
 
 -- What is under a key: nil where nothing is, a string, or a table where it is no string.
@@ -15,7 +15,7 @@ local function get(key)
   if not value then
     return nil
   end
-  if value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
     redis.call('GET', key) -- No fault of the key: fails as before, with Redis's own words.
   end
   return value
@@ -26,7 +26,8 @@ end
 local function keep(key, text, fresh_at, before, now, longer_ms)
   if fresh_at > 0 then
     local ttl_ms = math.max(math.ceil((fresh_at - now) / 1000), 0) + MARGIN_MS + longer_ms
-    redis.call('SET', key, text, 'PX', string.format('%.0f', ttl_ms))
+    -- Below 2^53, so that it is written as an integer, which takes half as long.
+    redis.call('SET', key, text, 'PX', string.format('%d', ttl_ms))
   elseif before then
     redis.call('UNLINK', key)
   end

@@ -31,36 +31,39 @@ local function slot_limiter(limit, free, only_counts)
     return 0, count
   end
 
-  -- Returns how long until it passes, 0 where it does, and the state it leaves, nil where it leaves things
-  -- as they were.
-  local function check(limit, state, now, cost, count)
-    local live = slots.live(state, now)
-    if cost == PEEK then
-      return lacks(limit, live, now, 1), nil
-    elseif cost ~= TAKE then
-      return 0, nil
-    end
-    local over = lacks(limit, live, now, count)
-    if over ~= 0 then
-      return over, nil
-    end
-    slots.add(live, deadline_of(limit.term_us, now), of(limit, count))
-    return 0, live
+  -- Slots that are free, and microseconds until no slot is taken.
+  local function left_of(limit, live, now)
+    return free(limit, slots.slots(live)), math.max(slots.empty_at(live) - now, 0)
   end
 
-  -- Slots that are free, and microseconds until no slot is taken.
   local function left(limit, state, now)
+    return left_of(limit, slots.live(state, now), now)
+  end
+
+  -- Returns how long until it passes, 0 where it does; the state it leaves, nil where it leaves things as they
+  -- were; and what is left then.
+  local function check(limit, state, now, cost, count)
     local live = slots.live(state, now)
-    return free(limit, slots.slots(live)), math.max(slots.empty_at(live) - now, 0)
+    local over, taken = 0, nil
+    if cost == PEEK then
+      over = lacks(limit, live, now, 1)
+    elseif cost == TAKE then
+      over = lacks(limit, live, now, count)
+      if over == 0 then
+        slots.add(live, deadline_of(limit.term_us, now), of(limit, count))
+        taken = live
+      end
+    end
+    return over, taken, left_of(limit, live, now)
   end
 
   return {
     limit = limit,
-    read = slots.read,
-    write = slots.write,
-    pulled_back = function(limit, state, now)
-      return slots.pulled_back(limit.term_us, state, now)
+    read = function(limit, value, now)
+      local state = slots.read(value)
+      return state and slots.pulled_back(limit.term_us, state, now)
     end,
+    write = slots.write,
     check = check,
     is_settled_regardless = function()
       return false

@@ -39,25 +39,22 @@ local function token_bucket()
     }, at
   end
 
-  -- The state in a string, nil where it is none.
-  local function read(value)
+  -- The state in a string, nil where it is none. It stays a string: to take it apart where it is needed costs less
+  -- than a table. One from far ahead is pulled back.
+  local function read(_, value, now)
     if type(value) ~= 'string' or #value ~= 24 then
       return nil
     end
     local used, updated, grains_per_token = unpack('<ddd', value)
     if is_count(used) and is_count(updated) and is_count(grains_per_token) and grains_per_token > 0 then
-      return { used = used, updated = updated, grains_per_token = grains_per_token }
+      if updated - now > MOST_AHEAD_US then
+        return pack('<ddd', used, now, grains_per_token)
+      end
+      return value
     end
   end
 
   local function write(state)
-    return pack('<ddd', state.used, state.updated, state.grains_per_token)
-  end
-
-  local function pulled_back(_, state, now)
-    if state.updated - now > MOST_AHEAD_US then
-      state.updated = now
-    end
     return state
   end
 
@@ -68,112 +65,121 @@ local function token_bucket()
     return min(ceil(grains / limit.per_step) * limit.step_us, LONGEST_US)
   end
 
-  local function regrain(limit, state)
-    local old, new = state.grains_per_token, limit.per_token
-    if old == new then
-      return state.used
-    end
-    local part = state.used % old
+  local function regrain(limit, used, old)
+    local new = limit.per_token
+    local part = used % old
     if part > 0 then
       part = min(ceil(part / old * new) + 1, new)
     end
-    return floor(state.used / old) * new + part
+    return floor(used / old) * new + part
   end
 
+  -- Returns what is used, in the limit's own grains, and up to when the refill has been counted.
   local function used(limit, state)
-    return min(regrain(limit, state), limit.most_used)
+    local used, updated, grains_per_token = unpack('<ddd', state)
+    if grains_per_token ~= limit.per_token then
+      used = regrain(limit, used, grains_per_token)
+    end
+    return min(used, limit.most_used), updated
   end
 
+  -- The same, once the refill has been counted up to now.
   local function settle(limit, state, now)
-    local full = { used = 0, updated = now, grains_per_token = limit.per_token }
     if not state then
-      return full
+      return 0, now
     end
-    local used = used(limit, state)
-    local steps = floor(max(now - state.updated, 0) / limit.step_us)
+    local used, updated = used(limit, state)
+    local steps = floor(max(now - updated, 0) / limit.step_us)
     local drained = steps * limit.per_step
     if drained >= used then
-      return full
+      return 0, now
     end
-    full.used = used - drained
-    full.updated = state.updated + steps * limit.step_us
-    return full
+    return used - drained, updated + steps * limit.step_us
   end
 
-  local function drained_in_us(limit, state, now, left)
-    local excess = state.used - left
+  local function drained_in_us(limit, used, updated, now, left)
+    local excess = used - left
     if excess <= 0 then
       return 0
     end
-    return max(state.updated + steps_us(limit, excess) - now, 0)
+    return max(updated + steps_us(limit, excess) - now, 0)
   end
 
   -- 0 where they are there.
-  local function lacks(limit, state, now, tokens)
+  local function lacks(limit, used, updated, now, tokens)
     if tokens > limit.burst then
       return NEVER
     end
-    return drained_in_us(limit, state, now, limit.capacity - tokens * limit.per_token)
+    return drained_in_us(limit, used, updated, now, limit.capacity - tokens * limit.per_token)
   end
 
-  local function take(limit, state, now, tokens)
-    local over = lacks(limit, state, now, tokens)
+  -- These two return how long until it passes, 0 where it does, and what is used then, nil where nothing is taken.
+  local function take(limit, used, updated, now, tokens)
+    local over = lacks(limit, used, updated, now, tokens)
     if over ~= 0 then
       return over, nil
     end
-    state.used = state.used + tokens * limit.per_token
-    return 0, state
+    return 0, used + tokens * limit.per_token
   end
 
-  local function overdrawn(limit, state, now, tokens)
-    local over = lacks(limit, state, now, 1)
-    state.used = min(state.used + tokens * limit.per_token, limit.most_used)
+  local function overdrawn(limit, used, updated, now, tokens)
+    local over = lacks(limit, used, updated, now, 1)
+    used = min(used + tokens * limit.per_token, limit.most_used)
     if over ~= 0 then
-      over = lacks(limit, state, now, 1)
+      over = lacks(limit, used, updated, now, 1)
     end
-    return over, state
+    return over, used
   end
 
-  -- Returns how long until it passes, 0 where it does, and the state it leaves, nil where it leaves
-  -- things as they were.
+  -- Whole tokens that are there, and microseconds until it is full.
+  local function left_of(limit, used, updated, now)
+    local excess = limit.capacity - used
+    local remaining = excess > 0 and floor(excess / limit.per_token) or 0
+    return remaining, drained_in_us(limit, used, updated, now, 0)
+  end
+
+  local function left(limit, state, now)
+    local used, updated = settle(limit, state, now)
+    return left_of(limit, used, updated, now)
+  end
+
+  -- Returns how long until it passes, 0 where it does; the state it leaves, nil where it leaves things as they
+  -- were; and what is left then.
   local function check(limit, state, now, cost, tokens)
-    state = settle(limit, state, now)
+    local used, updated = settle(limit, state, now)
+    local over, taken
     if cost == PEEK then
-      return lacks(limit, state, now, 1), nil
+      over = lacks(limit, used, updated, now, 1)
     elseif cost ~= TAKE then
-      state.used = max(state.used - tokens * limit.per_token, 0)
-      return 0, state
+      over, taken = 0, max(used - tokens * limit.per_token, 0)
     elseif limit.overdraw then
-      return overdrawn(limit, state, now, tokens)
+      over, taken = overdrawn(limit, used, updated, now, tokens)
+    else
+      over, taken = take(limit, used, updated, now, tokens)
     end
-    return take(limit, state, now, tokens)
+    if taken then
+      return over, pack('<ddd', taken, updated, limit.per_token), left_of(limit, taken, updated, now)
+    end
+    return over, nil, left_of(limit, used, updated, now)
   end
 
   local function is_settled_regardless(limit, cost)
     return cost ~= PEEK and (cost ~= TAKE or limit.overdraw)
   end
 
-  -- Whole tokens that are there, and microseconds until it is full.
-  local function left(limit, state, now)
-    state = settle(limit, state, now)
-    local remaining = floor(max(limit.capacity - state.used, 0) / limit.per_token)
-    return remaining, drained_in_us(limit, state, now, 0)
-  end
-
   -- 0 where it equals one already.
   local function fresh_at(limit, state)
-    local used = used(limit, state)
+    local used, updated = used(limit, state)
     if used == 0 then
       return 0
     end
-    return state.updated + steps_us(limit, used)
+    return updated + steps_us(limit, used)
   end
 
   return {
     limit = limit,
     read = read,
     write = write,
-    pulled_back = pulled_back,
     check = check,
     is_settled_regardless = is_settled_regardless,
     left = left,

@@ -57,32 +57,33 @@ local function utilization()
     return max(pressed_us - safe_us, 1)
   end
 
-  -- Returns how long until it passes, 0 where it does.
+  local function left()
+    return REMAINING, 0
+  end
+
+  -- Returns how long until it passes, 0 where it does; no state, for it leaves things as they were; and what is left.
   local function check(limit, state, now, cost)
     if cost == REFUND then
-      return 0, nil
+      return 0, nil, left()
     end
     local pressure = pool.pressure_at(state, limit.settings, now)
     local drawn, turns_in_us = draw(limit, now)
     if drawn >= chance(limit, pressure) * DRAWS then
-      return 0, nil
+      return 0, nil, left()
     end
     local safe_in_us = safe_in_us(limit, pressure)
-    return turns_in_us and min(safe_in_us, turns_in_us) or safe_in_us, nil
+    return turns_in_us and min(safe_in_us, turns_in_us) or safe_in_us, nil, left()
   end
 
   return {
     limit = limit,
-    read = pool.read,
-    pulled_back = function(_, state)
-      return state
+    read = function(_, value)
+      return pool.read(value)
     end,
     check = check,
     is_settled_regardless = function()
       return false
     end,
-    left = function()
-      return REMAINING, 0
-    end,
+    left = left,
   }
 end

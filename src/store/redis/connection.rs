@@ -1,8 +1,7 @@
 //! Connections to Redis, as the pool manages them.
 //!
-//! A connection carries many requests at a time: each is written as it comes, and answers come back in
-//! order. So requests that come together share a round trip, and none waits for company. It is taken
-//! from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
+//! A connection carries many calls at a time: each is written as it comes, and answers come back in
+//! order. It is taken from the pool only to be copied. Whether it works is not asked at that moment: it is broken when it
 //! was lost, which its reader notices by itself, and when it was tried in vain, which the keeper does.
 
 use super::{
@@ -21,14 +20,9 @@ use redis::{
     AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
     aio::{MultiplexedConnection, SendError},
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::time;
+use tokio_util::sync::CancellationToken;
 
 /// How long it may take to connect: less than a second, so that a Redis that comes back is found within
 /// one, even by an attempt that began in vain.
@@ -41,17 +35,22 @@ pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     /// What Redis calls the scripts, each at its place.
     pub(super) shas: Arc<[String]>,
-    is_broken: Arc<AtomicBool>,
+    broken: CancellationToken,
 }
 
 impl Connection {
     /// Has the pool replace it.
     pub(super) fn set_broken(&self) {
-        self.is_broken.store(true, Ordering::Relaxed);
+        self.broken.cancel();
     }
 
     fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
+        self.broken.is_cancelled()
+    }
+
+    /// Completes when it is known to be broken.
+    pub(super) async fn until_broken(&self) {
+        self.broken.cancelled().await;
     }
 
     /// Calls the script about a state that is nobody's, with nothing to check. So whoever may not call it is
@@ -85,6 +84,7 @@ fn nobodys() -> Key {
 }
 
 /// Makes connections that are fit to decide.
+#[derive(Clone)]
 pub(super) struct Manager {
     client: Client,
     /// Tells apart what silence and a lost connection may mean.
@@ -109,12 +109,12 @@ impl Manager {
 
     /// Opens a connection. An error says what is wrong, and what to do.
     async fn open(&self) -> Result<Connection, String> {
-        let is_broken = Arc::new(AtomicBool::new(false));
+        let broken = CancellationToken::new();
         let config = AsyncConnectionConfig::new()
             // Whoever asks has a timeout of his own.
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_push_sender(when_lost(Arc::clone(&is_broken)));
+            .set_push_sender(when_lost(broken.clone()));
         let redis = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut redis = redis.await.map_err(|error| fault::of_connecting(&error, self.is_tls))?;
         let mut cautions = survey::survey(&mut redis).await?;
@@ -122,7 +122,7 @@ impl Manager {
         self.condition.set_cautions(cautions);
         let shas =
             load(&mut redis, &self.scripts).await.map_err(|error| fault::in_words(&error))?;
-        let mut connection = Connection { redis, shas: shas.into(), is_broken };
+        let mut connection = Connection { redis, shas: shas.into(), broken };
         connection.try_script().await.map_err(|error| fault::in_words(&error))?;
         connection.try_commands().await.map_err(|error| fault::in_words(&error))?;
         Ok(connection)
@@ -130,10 +130,10 @@ impl Manager {
 }
 
 /// What is called with all that Redis says unasked, and marks the connection when it is lost.
-fn when_lost(is_broken: Arc<AtomicBool>) -> impl Fn(PushInfo) -> Result<(), SendError> {
+fn when_lost(broken: CancellationToken) -> impl Fn(PushInfo) -> Result<(), SendError> {
     move |push| {
         if push.kind == PushKind::Disconnection {
-            is_broken.store(true, Ordering::Relaxed);
+            broken.cancel();
         }
         Ok(())
     }

@@ -9,13 +9,17 @@
 //! that finds out. One that gives no answer is not asked ([`breaker`]) until it does.
 
 mod address;
+pub mod batch;
 mod breaker;
 mod condition;
 mod connection;
 mod denials;
 mod fault;
 mod heartbeat;
+mod lane;
+mod late;
 mod listener;
+mod round;
 pub mod script;
 pub mod shadow;
 pub mod stored;
@@ -37,9 +41,9 @@ use crate::{
     verdict::{Answer, Question, Verdict},
     worker::{Report, Reported},
 };
-use bb8_redis::bb8::{Pool, QueueStrategy};
 use condition::Condition;
-use connection::{Connection, LONGEST_CONNECT, Manager};
+use connection::Manager;
+use lane::TRY_EVERY;
 use listener::Listener;
 use redis::{Pipeline, Value};
 use script::{Call, Script};
@@ -50,16 +54,9 @@ use tokio::{
 };
 use way::Way;
 
-/// Connections to Redis. One carries any number of requests; a second lets answers be read while others
-/// are written. More gain nothing (`docs/redis.md` has the figures).
-const CONNECTIONS: u32 = 2;
-
-/// How often connections are tried, and a lost Redis is looked for.
-const TRY_EVERY: Duration = Duration::from_millis(250);
-
-/// How long a connection may take to show that it works. Longer than this process itself stands still on a busy
-/// machine, and short enough that one that is dead has been replaced within a second.
-const LONGEST_TRY: Duration = Duration::from_millis(500);
+/// Connections of each lane. One carries any number of requests, and more gain nothing (`docs/redis.md` has the
+/// figures).
+const CONNECTIONS: u32 = 1;
 
 /// How soon it is tried again whether a Redis answers that is not asked any more.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
@@ -104,22 +101,10 @@ impl Redis {
         let scripts = Arc::new(Script::ALL.map(|script| script.join(script::CLOCK)));
         let (texts, told) = (Arc::clone(&scripts), Arc::clone(&condition));
         let manager = Manager::new(client, address.is_tls(), texts, told);
-        let pool = Pool::builder()
-            .max_size(CONNECTIONS)
-            .min_idle(CONNECTIONS)
-            .queue_strategy(QueueStrategy::Fifo)
-            // Not a question to Redis, only whether it is known to be broken.
-            .test_on_check_out(true)
-            // Where no connection comes in that time, none is coming.
-            .connection_timeout(timeout.min(LONGEST_CONNECT))
-            .retry_connection(false)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .build_unchecked(manager);
-        let way = Arc::new(Way::new(pool, scripts, timeout, Arc::clone(&condition)));
+        let way = Arc::new(Way::new(manager, scripts, timeout, Arc::clone(&condition)));
         while !condition.is_down() && !is_there(&way).await {}
         let mut tasks = JoinSet::new();
-        tasks.spawn(keep(Arc::clone(&way)));
+        tasks.spawn(tick(Arc::clone(&way)));
         tasks.spawn(probe(Arc::clone(&way)));
         tasks.spawn(heartbeat::beat(Arc::clone(&way)));
         Ok(Self { address, way, listener, _tasks: tasks })
@@ -286,34 +271,13 @@ impl Redis {
     }
 }
 
-/// Tries connections now and then, and has the pool replace those that do not work.
-async fn keep(way: Arc<Way>) {
+/// Lets time pass for what is news.
+async fn tick(way: Arc<Way>) {
     let mut ticks = time::interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         way.condition.tick();
-        let mut tried = JoinSet::new();
-        for _ in 0..CONNECTIONS {
-            // To take one is to have broken ones replaced. Where there is none, trying again helps more
-            // than waiting does.
-            if let Ok(Some(connection)) = time::timeout(TRY_EVERY, way.connection()).await {
-                tried.spawn(try_out(connection));
-            }
-        }
-        tried.join_all().await;
-    }
-}
-
-async fn try_out(mut connection: Connection) {
-    let ping = redis::cmd("PING");
-    let answered =
-        time::timeout(LONGEST_TRY, ping.query_async::<Value>(&mut connection.redis)).await;
-    // That it may not be asked this is an answer, too.
-    let is_alive =
-        answered.is_ok_and(|answer| answer.err().is_none_or(|error| error.code().is_some()));
-    if !is_alive {
-        connection.set_broken();
     }
 }
 

@@ -1,17 +1,17 @@
 //! The scripts that decide in Redis, and the way to call them: questions in, answers out.
 
-use super::shadow;
+use super::{batch::Batch, shadow};
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{Attempt, By, LeaseId, Leased, Release, Released, Renewed, Taking, Term},
-    limiter::{self, Cost, Wait},
+    lease::{Attempt, LeaseId, Release, Released, Renewed, Term},
+    limiter,
     shadow::Seen,
     store::orders::{Change, Changed, Fields, Telling, Told, Version},
-    verdict::{Answer, Outcome, Question},
+    verdict::{Answer, Question},
     worker::{self, Report, Reported},
 };
-use redis::{Arg, Cmd, Value};
+use redis::{Arg, Cmd, ServerError, Value};
 
 /// The clock that is served: Redis's own.
 pub const CLOCK: &str = include_str!("../../../lua/clock.lua");
@@ -31,9 +31,6 @@ const REPORT: &str = include_str!("../../../lua/report.lua");
 const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 const ORDERS: &str = include_str!("../../../lua/orders.lua");
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
-
-/// The largest whole number up to which a double holds all.
-const LARGEST: u64 = 1 << 53;
 
 /// A script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,12 +103,12 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// To decide a request.
+    /// To decide one request.
     pub fn request(question: &'a Question) -> Self {
         Self {
             script: Script::Request,
             keys: question.keys.iter().collect(),
-            arguments: vec![rows(question), question.taking.as_ref().map_or_else(Vec::new, lease)],
+            arguments: Batch::of(question).arguments().into(),
         }
     }
 
@@ -211,45 +208,6 @@ pub fn by_text(by_name: &Cmd, text: &str) -> Cmd {
     command
 }
 
-/// What the script is told of checks: a row of numbers for each.
-#[expect(clippy::cast_precision_loss, reason = "slots are few, and amounts are cut to 2^53")]
-fn rows(question: &Question) -> Vec<u8> {
-    let mut numbers = Vec::with_capacity(10 * question.checks.len());
-    for check in &question.checks {
-        let (cost, amount) = match check.cost {
-            Cost::Take(amount) => (0.0, amount),
-            Cost::Peek => (1.0, 0),
-            Cost::Refund(amount) => (2.0, amount),
-        };
-        let slot = (check.slot + 1) as f64;
-        // No limit holds more.
-        let amount = amount.min(LARGEST) as f64;
-        let mode = u8::from(check.shadow_mode) + 2 * u8::from(check.quota_mode);
-        let told_by = check.told_by.map_or(0.0, |slot| (slot + 1) as f64);
-        numbers.extend([slot, check.limit.script().into(), cost, amount, mode.into(), told_by]);
-        check.limit.push_arguments(&mut numbers);
-    }
-    numbers.into_iter().flat_map(f64::to_le_bytes).collect()
-}
-
-/// What it is told of the lease.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "slots and the microseconds of a day are few, and attempts are below 2^53"
-)]
-fn lease(taking: &Taking) -> Vec<u8> {
-    let by = match taking.by {
-        By::Server => 0.0,
-        By::Caller => 1.0,
-        By::Request => 2.0,
-    };
-    let (term_us, attempt) = (taking.term.as_micros(), taking.attempt.number());
-    let numbers = [(taking.slot + 1) as f64, by, term_us as f64, attempt as f64];
-    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(f64::to_le_bytes).collect();
-    bytes.extend(taking.fingerprint.iter().flat_map(|fingerprint| fingerprint.0));
-    bytes
-}
-
 /// What a process says of itself. All are whole numbers below 2^53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beat {
@@ -275,30 +233,20 @@ pub struct Heard {
 }
 
 /// What a script says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Reply<T> {
     /// It was done.
     Done(T),
     /// A key held something that is no state, and has been deleted. Nothing else was done. Its place among
     /// the keys.
     Deleted(usize),
+    /// It met an error, which others in the same call did not.
+    Failed(ServerError),
 }
 
-/// Reads the reply to a request. `None` where it is none of the script's.
+/// Reads the reply to one request. `None` where it is none of the script's.
 pub fn read_answer(reply: &Value, question: &Question) -> Option<Reply<Answer>> {
-    read(reply, |numbers| match numbers {
-        [leased, outcomes @ ..] if outcomes.len() == 3 * question.checks.len() => {
-            let outcomes = outcomes.chunks_exact(3).map(outcome).collect::<Option<_>>()?;
-            let leased = match *leased {
-                0 => Leased::Nothing,
-                -1 => Leased::Conflict,
-                left if left < 0 => Leased::Again { left_us: left.checked_add(2)?.unsigned_abs() },
-                left => Leased::For { left_us: left.unsigned_abs() },
-            };
-            Some(Answer { outcomes, leased })
-        }
-        _ => None,
-    })
+    Batch::of(question).read(reply.clone())?.of(0, question)
 }
 
 /// Reads the reply to a release.
@@ -420,17 +368,4 @@ const fn number(value: &Value) -> Option<i64> {
         Value::Int(number) => Some(*number),
         _ => None,
     }
-}
-
-fn outcome(numbers: &[i64]) -> Option<Outcome> {
-    let &[over, remaining, full_in_us] = numbers else { return None };
-    Some(Outcome {
-        over: match over {
-            0 => None,
-            -1 => Some(Wait::Never),
-            wait => Some(Wait::Micros(wait.try_into().ok()?)),
-        },
-        remaining: remaining.try_into().ok()?,
-        full_in_us: full_in_us.try_into().ok()?,
-    })
 }

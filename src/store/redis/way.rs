@@ -1,81 +1,81 @@
 //! The way to Redis: asks for as long as the caller has time, and listens for what comes too late.
 //!
-//! A script that was called may run after its caller has been answered by the failure policy, or has left.
-//! So there is still somebody who listens: when the answer comes after all, the rates get back what they were
-//! charged. (What is held under a lease is given back by `decider/taken.rs`.)
+//! A request joins a round of its runtime's lane, and waits. A carrier takes the round along: calls the script, tells
+//! each what became of his request, and takes the next.
+//!
+//! A script that was called may run after its caller has been answered by the failure policy, or has left. The carrier
+//! hears the answer all the same, see `late.rs`.
 //!
 //! Everything is bounded: how long one waits, how many wait, and how many late answers are listened for.
 
 use super::{
     Scripts,
+    batch::{Batch, Said},
     breaker::Breaker,
     condition::Condition,
     connection::{Connection, Manager},
     denials::Denials,
     fault,
-    script::{self, Call, Reply},
+    lane::{Lane, Lanes},
+    late::LONGEST_LATE,
+    round::{self, Late, Leaving, Left, Round},
+    script::{self, Call, Reply, Script},
 };
 use crate::{
     clock::{Clock, Deadline, Timestamp},
     store::{Operation, StoreError, Timing},
     verdict::{Answer, Question},
 };
-use bb8_redis::bb8::Pool;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::{
-    pin::Pin,
+    future,
+    pin::{Pin, pin},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tokio::{runtime::Handle, time};
+use tokio::{runtime::Handle, sync::Semaphore, time};
 
-/// The most requests that wait for Redis at a time. It is busy all the time with far fewer; more would only
-/// wait for each other, until all are late.
+/// The most calls that wait for Redis at a time beside those that decide requests, which are bounded by lane.
 const MOST_WAITING: usize = 512;
 
 /// The most late answers that are listened for.
 const MOST_LATE: usize = 4096;
-
-/// How long a late answer is listened for.
-const LONGEST_LATE: Duration = Duration::from_secs(30);
-
-/// How often what came too late is tried to be given back, and how long after another.
-const MOST_TRIES: usize = 20;
-const TRY_EVERY: Duration = Duration::from_millis(100);
 
 /// An answer that is on its way.
 type Coming = Pin<Box<dyn Future<Output = Result<Value, StoreError>> + Send>>;
 
 /// What asks.
 pub(super) struct Way {
-    pool: Pool<Manager>,
+    pub(super) lanes: Lanes,
     scripts: Arc<Scripts>,
     /// The longest that anybody waits.
     timeout: Duration,
-    clock: Clock,
+    pub(super) clock: Clock,
     pub(super) condition: Arc<Condition>,
     pub(super) breaker: Breaker,
     pub(super) denials: Denials,
     /// Who hears how long calls take.
     timing: OnceLock<Arc<dyn Timing>>,
     waiting: Places,
-    late: Places,
+    late: Arc<Semaphore>,
 }
 
 impl Way {
+    /// A way of this runtime, and of those that ask.
     pub(super) fn new(
-        pool: Pool<Manager>,
+        manager: Manager,
         scripts: Arc<Scripts>,
         timeout: Duration,
         condition: Arc<Condition>,
     ) -> Self {
-        let (waiting, late) = (Places::of(MOST_WAITING), Places::of(MOST_LATE));
+        let (waiting, late) = (Places::of(MOST_WAITING), Arc::new(Semaphore::new(MOST_LATE)));
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
-        let (timing, denials) = (OnceLock::new(), Denials::default());
-        Self { pool, scripts, timeout, clock, condition, breaker, denials, timing, waiting, late }
+        let (lanes, timing) = (Lanes::new(manager, timeout), OnceLock::new());
+        let denials = Denials::default();
+        Self { lanes, scripts, timeout, clock, condition, breaker, denials, timing, waiting, late }
     }
 
     /// Has the durations of calls told.
@@ -91,12 +91,12 @@ impl Way {
 
     /// Whether there is no connection, and the last attempt to have one failed.
     pub(super) fn is_down(&self) -> bool {
-        self.condition.is_down() && self.pool.state().connections == 0
+        self.condition.is_down() && self.lanes.have_none()
     }
 
     /// A connection, which others may take as well; `None` where none comes.
     pub(super) async fn connection(&self) -> Option<Connection> {
-        self.pool.get().await.ok().map(|taken| taken.clone())
+        self.lanes.here().connection().await
     }
 
     /// Calls a script.
@@ -115,7 +115,7 @@ impl Way {
         call: &Call<'_>,
         read: impl FnOnce(&Value) -> Option<Reply<T>>,
     ) -> Result<T, StoreError> {
-        done(self.reply(call, None, (Deadline::default(), self.timeout)).await?, read)
+        round::done(read(&self.reply(call, self.timeout).await?))
     }
 
     /// The same for what may take longer than a request may wait.
@@ -126,7 +126,7 @@ impl Way {
         longest: Duration,
     ) -> Result<T, StoreError> {
         let longest = longest.max(self.timeout);
-        done(self.reply(call, None, (Deadline::default(), longest)).await?, read)
+        round::done(read(&self.reply(call, longest).await?))
     }
 
     /// Decides a request.
@@ -135,12 +135,122 @@ impl Way {
         question: &Question,
         deadline: Deadline,
     ) -> Result<Answer, StoreError> {
-        let read = |reply: &Value| script::read_answer(reply, question);
-        let deciding = async {
-            let within = (deadline, self.timeout);
-            done(self.reply(&Call::request(question), Some(question), within).await?, read)
+        self.count(Operation::Decide, self.decided(question, deadline)).await
+    }
+
+    async fn decided(
+        self: &Arc<Self>,
+        question: &Question,
+        deadline: Deadline,
+    ) -> Result<Answer, StoreError> {
+        self.may_be_asked()?;
+        let (began, patience) = (self.clock.now(), Deadline::after(self.timeout));
+        let lane = self.lanes.here();
+        let (round, place, calls_carrier) = lane.join(question).ok_or(StoreError::Busy)?;
+        if calls_carrier {
+            self.start_carrier(&lane);
+        }
+        let mut seat = Seat { way: self, lane, round, place, question, began, has_left: false };
+        let deadline = deadline.or(patience);
+        let answer = match deadline.bound(seat.answer()).await {
+            Some(answer) => answer,
+            // Others wait on it as well. Whether it works is for the keeper to find out.
+            None => Err(seat.leave(deadline != patience)),
         };
-        self.count(Operation::Decide, deciding).await
+        match &answer {
+            Ok(_) | Err(StoreError::Refused(_) | StoreError::Unreadable) => self.breaker.hit(),
+            Err(StoreError::Lost) => {
+                self.breaker.miss();
+                if question.charges() {
+                    // It may have run, and nobody will ever know.
+                    self.condition.count_late_charge(false);
+                }
+            }
+            Err(_) if deadline == patience => self.breaker.miss(),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Whoever waited now would wait in vain.
+    fn may_be_asked(&self) -> Result<(), StoreError> {
+        if self.is_down() {
+            Err(StoreError::Unreachable)
+        } else if self.breaker.is_open() {
+            Err(StoreError::Silent)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn start_carrier(self: &Arc<Self>, lane: &Arc<Lane>) {
+        let (way, its) = (Arc::clone(self), Arc::clone(lane));
+        lane.runtime.spawn(async move {
+            let mut is_his_first = true;
+            while let Some(round) = its.next(is_his_first) {
+                is_his_first = false;
+                if !way.carry(&its, &round).await {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// Takes a round along, and tells what came of it. Whether it came in time, and the next can be taken.
+    async fn carry(self: &Arc<Self>, lane: &Arc<Lane>, round: &Round) -> bool {
+        let Some(connection) = lane.connection().await else {
+            self.hear_left(round.settle(|_| Err(StoreError::Unreachable)));
+            return true;
+        };
+        let patience = Deadline::after(self.timeout);
+        let sha = connection.shas.get(Script::Request.place()).map_or("", String::as_str);
+        let Some(command) = round.depart(sha) else { return true };
+        let mut coming = pin!(self.call(connection.clone(), command, Script::Request.place()));
+        let in_time = patience.bound(async {
+            tokio::select! {
+                biased;
+                reply = &mut coming => Some(reply),
+                // What comes of it nobody knows, but others need not wait for that.
+                () = connection.until_broken() => None,
+            }
+        });
+        let in_time = in_time.await.flatten();
+        let is_in_time = in_time.is_some();
+        let reply = match in_time {
+            Some(reply) => reply,
+            None => {
+                if lane.stay_behind() {
+                    self.start_carrier(lane);
+                }
+                // Whoever is still there waits for as long as he may.
+                match patience.bound(&mut coming).await {
+                    Some(reply) => reply,
+                    None => self.listen(round, coming).await,
+                }
+            }
+        };
+        self.hear_left(round.settle(|batch| read(batch, &connection, reply)));
+        is_in_time
+    }
+
+    /// What comes of a round after Redis has had its time.
+    async fn listen(
+        &self,
+        round: &Round,
+        coming: impl Future<Output = Result<Value, RedisError>>,
+    ) -> Result<Value, RedisError> {
+        let (hurried, is_awaited) = round.is_overdue();
+        (0..hurried).for_each(|_| self.breaker.miss());
+        let longest = if is_awaited { LONGEST_LATE } else { Duration::ZERO };
+        let reply = time::timeout(longest, coming).await;
+        reply.unwrap_or_else(|_| Err((ErrorKind::Io, "no answer came").into()))
+    }
+
+    /// Sees to those who did not wait for their round.
+    fn hear_left(self: &Arc<Self>, left: Left) {
+        for (late, answer) in left.late {
+            self.hear_late(late, answer);
+        }
     }
 
     /// Counts a call that fails, and tells how long it takes.
@@ -160,36 +270,26 @@ impl Way {
         asked.inspect_err(|error| self.condition.count(error))
     }
 
-    /// The reply to a call, before the deadline, and within so long, after which it is Redis's fault that nothing
-    /// came. What it charges where that is missed is given back to the rates of `question`.
+    /// The reply to a call within so long, after which it is Redis's fault that nothing came.
     async fn reply(
         self: &Arc<Self>,
         call: &Call<'_>,
-        question: Option<&Question>,
-        (deadline, longest): (Deadline, Duration),
+        longest: Duration,
     ) -> Result<Value, StoreError> {
-        // Whoever waited now would wait in vain.
-        if self.is_down() {
-            return Err(StoreError::Unreachable);
-        }
-        if self.breaker.is_open() {
-            return Err(StoreError::Silent);
-        }
+        self.may_be_asked()?;
         let _place = self.waiting.take().ok_or(StoreError::Busy)?;
-        let began = self.clock.now();
         let patience = Deadline::after(longest);
-        let deadline = deadline.or(patience);
-        let Some(connection) = deadline.bound(self.connection()).await.flatten() else {
-            if deadline == patience {
-                self.breaker.miss();
-            }
+        let Some(connection) = patience.bound(self.connection()).await.flatten() else {
+            self.breaker.miss();
             return Err(StoreError::Unreachable);
         };
-        let coming = self.send(connection, call);
-        let mut awaited = Awaited { way: self, question, began, patience, coming };
+        let Some(coming) = self.send(connection, call) else {
+            return Err(StoreError::Refused("it was not told of all scripts".to_owned()));
+        };
+        let mut awaited = Awaited { way: self, patience, coming: Some(coming) };
         // A late answer is not the connection's fault, and others wait on it. Whether it works is for the
         // keeper to find out.
-        deadline.bound(awaited.reply()).await.unwrap_or(Err(StoreError::Late))
+        patience.bound(awaited.reply()).await.unwrap_or(Err(StoreError::Late))
     }
 
     /// Takes note of what came of a call.
@@ -200,105 +300,60 @@ impl Way {
         }
     }
 
-    /// Calls a script by its name; where Redis has forgotten it, with its text, from which Redis knows it
-    /// again. To load it and to call it again would be two steps, between which it may be forgotten once
-    /// more. Nothing is sent before the answer is waited for.
-    fn send(&self, mut connection: Connection, call: &Call<'_>) -> Option<Coming> {
+    /// Calls a script. Nothing is sent before the answer is waited for.
+    pub(super) fn send(&self, connection: Connection, call: &Call<'_>) -> Option<Coming> {
         let place = call.script.place();
         let command: Cmd = call.by_name(connection.shas.get(place)?);
-        let scripts = Arc::clone(&self.scripts);
+        let coming = self.call(connection.clone(), command, place);
         Some(Box::pin(async move {
-            let reply = command.query_async(&mut connection.redis).await;
-            let reply = match (reply, scripts.get(place)) {
-                (Err(error), Some(text))
-                    if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
-                {
-                    script::by_text(&command, text).query_async(&mut connection.redis).await
-                }
-                (reply, _) => reply,
-            };
+            let reply = coming.await.and_then(Value::extract_error);
             reply.map_err(|error| failure(&connection, &error))
         }))
     }
 
-    /// Listens for an answer for which nobody waits any more, and has the rates of its question given back
-    /// what it charged.
-    fn listen(self: &Arc<Self>, late: Late) {
-        // Where the runtime is gone, so is the process.
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.late.is_full() {
-            return self.give_up(&late);
-        }
-        let way = Arc::clone(self);
-        runtime.spawn(async move {
-            let Some(_place) = way.late.take() else { return way.give_up(&late) };
-            let Late { question, began, patience, mut coming } = late;
-            // Whoever gave up before `--store-timeout` was over may have been in a hurry.
-            let reply = patience.bound(&mut coming).await;
-            match &reply {
-                Some(reply) => way.hear(reply),
-                None => way.breaker.miss(),
-            }
-            let Some(question) = question else { return };
-            let reply = match reply {
-                Some(reply) => Ok(reply),
-                None => time::timeout(LONGEST_LATE, coming).await,
-            };
-            match reply {
-                Ok(Ok(reply)) => way.give_back(&question, reply, began).await,
-                // It was not decided.
-                Ok(Err(StoreError::Refused(_))) => {}
-                // Nobody will ever know.
-                Ok(Err(_)) | Err(_) => way.condition.count_late_charge(false),
-            }
-        });
-    }
-
-    /// Does not listen for an answer: there are too many.
-    fn give_up(&self, late: &Late) {
-        self.breaker.miss();
-        if late.question.is_some() {
-            self.condition.count_late_charge(false);
-        }
-    }
-
-    /// Gives back what a question was charged by an answer that came too late.
-    async fn give_back(&self, question: &Question, reply: Value, began: Timestamp) {
-        let read = |reply: &Value| script::read_answer(reply, question);
-        let Ok(answer) = done(reply, read) else { return };
-        for _ in 0..MOST_TRIES {
-            let ago_us = self.clock.now() - began;
-            let Some(refund) = question.giving_back(answer.clone(), ago_us) else { return };
-            match self.refund(&refund).await {
-                Ok(_) => return self.condition.count_late_charge(true),
-                // Twice would be once too often.
-                Err(error) if error.may_be_done() => break,
-                Err(_) => time::sleep(TRY_EVERY).await,
+    /// Calls a script by its name; where Redis has forgotten it, with its text, from which Redis knows it
+    /// again. To load it and to call it again would be two steps, between which it may be forgotten once
+    /// more.
+    fn call(
+        &self,
+        mut connection: Connection,
+        command: Cmd,
+        place: usize,
+    ) -> impl Future<Output = Result<Value, RedisError>> + Send + use<> {
+        let scripts = Arc::clone(&self.scripts);
+        async move {
+            let reply = connection.redis.send_packed_command(&command).await;
+            match (reply, scripts.get(place)) {
+                (Ok(Value::ServerError(error)), Some(text))
+                    if error.kind() == Some(ServerErrorKind::NoScript) =>
+                {
+                    let command = script::by_text(&command, text);
+                    connection.redis.send_packed_command(&command).await
+                }
+                (reply, _) => reply,
             }
         }
-        self.condition.count_late_charge(false);
-    }
-
-    /// Has something given back. Nobody waits for it, so it may take as long as a slow Redis takes, also
-    /// while that is not asked by those who do.
-    async fn refund(&self, refund: &Question) -> Result<Answer, StoreError> {
-        let connection = self.connection().await.ok_or(StoreError::Unreachable)?;
-        let coming = self.send(connection, &Call::request(refund));
-        let coming = coming.ok_or(StoreError::Unreachable)?;
-        let reply = time::timeout(LONGEST_LATE, coming).await;
-        self.denials.open_all(refund);
-        let reply = reply.unwrap_or(Err(StoreError::Late))?;
-        done(reply, |reply: &Value| script::read_answer(reply, refund))
     }
 }
 
-/// What a script has done.
-fn done<T>(reply: Value, read: impl FnOnce(&Value) -> Option<Reply<T>>) -> Result<T, StoreError> {
-    match read(&reply) {
-        Some(Reply::Done(answer)) => Ok(answer),
-        Some(Reply::Deleted(_)) => Err(StoreError::Unreadable),
-        None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
+/// Reads what came of a round.
+fn read(
+    batch: &Batch,
+    connection: &Connection,
+    reply: Result<Value, RedisError>,
+) -> Result<Said, StoreError> {
+    let reply = match reply {
+        Ok(Value::ServerError(error)) => Err(RedisError::from(error)),
+        reply => reply,
+    };
+    let reply = reply.map_err(|error| failure(connection, &error))?;
+    let said = batch.read(reply);
+    let said = said.ok_or_else(|| round::done::<()>(None).err().unwrap_or(StoreError::Lost))?;
+    // Some mean more than that one request.
+    for error in said.errors() {
+        failure(connection, &error.clone().into());
     }
+    Ok(said)
 }
 
 /// What an error means, for the request and for the connection.
@@ -313,55 +368,98 @@ pub(super) fn failure(connection: &Connection, error: &RedisError) -> StoreError
     }
 }
 
-/// An answer that somebody waits for. Dropped before it came, it is listened for all the same.
-struct Awaited<'a> {
+/// A request that waits for its round. Dropped before it was answered, it is left, and given back what it is charged.
+struct Seat<'a> {
     way: &'a Arc<Way>,
-    /// What it decides, where it does.
-    question: Option<&'a Question>,
+    lane: Arc<Lane>,
+    round: Arc<Round>,
+    place: usize,
+    question: &'a Question,
     /// When the wait began.
     began: Timestamp,
+    /// Whether it is answered, or left.
+    has_left: bool,
+}
+
+impl Seat<'_> {
+    async fn answer(&mut self) -> Result<Answer, StoreError> {
+        let answer =
+            future::poll_fn(|context| self.round.poll(self.place, self.question, context)).await;
+        self.has_left = true;
+        answer
+    }
+
+    /// Does not wait any more, though Redis may still have had time where it `is_hurried`. Returns why.
+    fn leave(&mut self, is_hurried: bool) -> StoreError {
+        self.has_left = true;
+        let Self { way, question, began, .. } = *self;
+        let (leaving, late) = self.round.leave(self.place, is_hurried, || {
+            if !question.charges() {
+                return None;
+            }
+            let Ok(place) = Arc::clone(&way.late).try_acquire_owned() else {
+                way.condition.count_late_charge(false);
+                return None;
+            };
+            Some(Late { question: question.clone(), began, is_hurried, _place: place })
+        });
+        if let Some((late, answer)) = late {
+            way.hear_late(late, answer);
+        }
+        match leaving {
+            Leaving::Sent => StoreError::Late,
+            Leaving::Unsent => {
+                self.lane.forget_empty();
+                if self.lane.has_none() { StoreError::Unreachable } else { StoreError::Busy }
+            }
+        }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.leave(true);
+        }
+    }
+}
+
+/// An answer that somebody waits for. Dropped before it came, it is still heard whether one comes in time.
+struct Awaited<'a> {
+    way: &'a Arc<Way>,
     /// Until when it is no fault of Redis's that nothing came.
     patience: Deadline,
     /// `None` once it has come.
     coming: Option<Coming>,
 }
 
-/// An answer for which nobody waits any more; with the question, where that may be charged something.
-struct Late {
-    question: Option<Question>,
-    began: Timestamp,
-    patience: Deadline,
-    coming: Coming,
-}
-
 impl Awaited<'_> {
     async fn reply(&mut self) -> Result<Value, StoreError> {
-        let Some(coming) = &mut self.coming else {
-            return Err(StoreError::Refused("it was not told of all scripts".to_owned()));
-        };
+        let Some(coming) = &mut self.coming else { return Err(StoreError::Lost) };
         let reply = coming.await;
         self.coming = None;
         self.way.hear(&reply);
-        if matches!(reply, Err(StoreError::Lost)) && self.charged().is_some() {
-            // It may have run, and nobody will ever know.
-            self.way.condition.count_late_charge(false);
-        }
         reply
-    }
-
-    /// The question, where it may be charged something.
-    fn charged(&self) -> Option<&Question> {
-        self.question.filter(|question| question.charges())
     }
 }
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        if let Some(coming) = self.coming.take() {
-            let question = self.charged().cloned();
-            let Self { way, began, patience, .. } = *self;
-            way.listen(Late { question, began, patience, coming });
-        }
+        // Where the runtime is gone, so is the process.
+        let (Some(coming), Ok(runtime)) = (self.coming.take(), Handle::try_current()) else {
+            return;
+        };
+        let (way, patience) = (Arc::clone(self.way), self.patience);
+        let Ok(place) = Arc::clone(&way.late).try_acquire_owned() else {
+            return way.breaker.miss();
+        };
+        runtime.spawn(async move {
+            match patience.bound(coming).await {
+                Some(reply) => way.hear(&reply),
+                None => way.breaker.miss(),
+            }
+            drop(place);
+        });
     }
 }
 
@@ -374,10 +472,6 @@ struct Places {
 impl Places {
     fn of(most: usize) -> Self {
         Self { most, taken: AtomicUsize::new(0) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= self.most
     }
 
     /// A place, for as long as it is not dropped; `None` where all are taken.

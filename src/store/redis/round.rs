@@ -1,0 +1,236 @@
+//! A batch of requests, and those who wait for what becomes of them.
+//!
+//! It is gathered, then under way, then done. Whoever leaves before it is under way is not sent with it. Whoever
+//! leaves later may be charged all the same: so he leaves his question behind, by which he is given back what he was
+//! charged.
+
+use super::{
+    batch::{Batch, Said},
+    fault,
+    script::Reply,
+};
+use crate::{
+    clock::Timestamp,
+    store::StoreError,
+    verdict::{Answer, Question},
+};
+use redis::Cmd;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A batch, and who waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Round(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    batch: Batch,
+    seats: Vec<Seat>,
+    stage: Stage,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Gathering,
+    UnderWay,
+    Done(Result<Said, StoreError>),
+}
+
+/// A place for somebody who waits.
+#[derive(Debug)]
+enum Seat {
+    /// He does; with what wakes him, once he has looked in vain.
+    Taken(Option<Waker>),
+    /// He has left, and did not wait as long as Redis may take.
+    Hurried,
+    /// He has left, and what he is charged is to be given back.
+    Late(Late),
+    /// There is nothing more to do for him.
+    Empty,
+}
+
+/// A question that may be charged though nobody waits for its answer any more.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) question: Question,
+    /// When it was asked.
+    pub(super) began: Timestamp,
+    /// Whether it was left before Redis had had its time.
+    pub(super) is_hurried: bool,
+    /// Those that are listened for are bounded.
+    pub(super) _place: OwnedSemaphorePermit,
+}
+
+/// Somebody who does not wait any more, and what came of his request.
+type Belated = (Late, Result<Answer, StoreError>);
+
+/// What came of a round for those who did not wait for it.
+pub(super) struct Left {
+    /// How many had left in a hurry.
+    pub(super) hurried: usize,
+    /// What is to be given back, and what was answered.
+    pub(super) late: Vec<Belated>,
+}
+
+/// When somebody left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It had not been sent, and will not be.
+    Unsent,
+    /// It is under way, or was answered.
+    Sent,
+}
+
+impl Round {
+    /// Takes in a request. Returns its place; `None` where there is no room for it.
+    pub(super) fn join(&self, question: &Question) -> Option<usize> {
+        let mut inner = self.inner();
+        let place = inner.batch.push(question)?;
+        inner.seats.push(Seat::Taken(None));
+        Some(place)
+    }
+
+    /// Whether nobody waits for it any more, while it is gathered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inner().batch.is_empty()
+    }
+
+    /// Puts it under way: the command for a Redis that knows the script by this name. `None` where nobody waits for it
+    /// any more.
+    pub(super) fn depart(&self, sha: &str) -> Option<Cmd> {
+        let mut inner = self.inner();
+        inner.stage = Stage::UnderWay;
+        (!inner.batch.is_empty()).then(|| inner.batch.by_name(sha))
+    }
+
+    /// What became of a request, as soon as that is known.
+    pub(super) fn poll(
+        &self,
+        place: usize,
+        question: &Question,
+        context: &Context<'_>,
+    ) -> Poll<Result<Answer, StoreError>> {
+        let mut inner = self.inner();
+        let Inner { stage, seats, .. } = &mut *inner;
+        if let Stage::Done(said) = stage {
+            return Poll::Ready(answer(said, place, question));
+        }
+        match seats.get_mut(place) {
+            Some(Seat::Taken(Some(waker))) if waker.will_wake(context.waker()) => {}
+            Some(seat) => *seat = Seat::Taken(Some(context.waker().clone())),
+            None => {}
+        }
+        Poll::Pending
+    }
+
+    /// Somebody does not wait any more. Where he may be charged all the same, `late` says what for.
+    pub(super) fn leave(
+        &self,
+        place: usize,
+        is_hurried: bool,
+        late: impl FnOnce() -> Option<Late>,
+    ) -> (Leaving, Option<Belated>) {
+        let mut inner = self.inner();
+        let Inner { stage, seats, batch } = &mut *inner;
+        match stage {
+            Stage::Gathering => {
+                batch.remove(place);
+                if let Some(seat) = seats.get_mut(place) {
+                    *seat = Seat::Empty;
+                }
+                (Leaving::Unsent, None)
+            }
+            Stage::UnderWay => {
+                let seat_left = match late() {
+                    Some(late) => Seat::Late(late),
+                    None if is_hurried => Seat::Hurried,
+                    None => Seat::Empty,
+                };
+                if let Some(seat) = seats.get_mut(place) {
+                    *seat = seat_left;
+                }
+                (Leaving::Sent, None)
+            }
+            Stage::Done(said) => {
+                let late = late().map(|late| {
+                    let answer = answer(said, place, &late.question);
+                    (late, answer)
+                });
+                (Leaving::Sent, late)
+            }
+        }
+    }
+
+    /// Tells all who wait what came of it. Returns those who do not wait any more.
+    pub(super) fn settle(&self, said: impl FnOnce(&Batch) -> Result<Said, StoreError>) -> Left {
+        let mut inner = self.inner();
+        let said = said(&inner.batch);
+        let (mut wakers, mut left) = (Vec::new(), Left { hurried: 0, late: Vec::new() });
+        wakers.reserve(inner.seats.len());
+        for (place, seat) in inner.seats.iter_mut().enumerate() {
+            match std::mem::replace(seat, Seat::Empty) {
+                Seat::Taken(waker) => wakers.extend(waker),
+                Seat::Hurried => left.hurried += 1,
+                Seat::Late(late) => {
+                    left.hurried += usize::from(late.is_hurried);
+                    let answer = answer(&said, place, &late.question);
+                    left.late.push((late, answer));
+                }
+                Seat::Empty => {}
+            }
+        }
+        inner.stage = Stage::Done(said);
+        drop(inner);
+        wakers.into_iter().for_each(Waker::wake);
+        left
+    }
+
+    /// Redis has had its time. How many had left before, who did not see that; and whether anything may still have to
+    /// be given back.
+    pub(super) fn is_overdue(&self) -> (usize, bool) {
+        let (mut hurried, mut is_awaited) = (0, false);
+        for seat in &mut self.inner().seats {
+            match seat {
+                Seat::Taken(_) => is_awaited = true,
+                Seat::Late(late) => {
+                    hurried += usize::from(std::mem::take(&mut late.is_hurried));
+                    is_awaited = true;
+                }
+                Seat::Hurried => {
+                    hurried += 1;
+                    *seat = Seat::Empty;
+                }
+                Seat::Empty => {}
+            }
+        }
+        (hurried, is_awaited)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What became of one request.
+fn answer(
+    said: &Result<Said, StoreError>,
+    place: usize,
+    question: &Question,
+) -> Result<Answer, StoreError> {
+    let said = said.as_ref().map_err(Clone::clone)?;
+    done(said.of(place, question))
+}
+
+/// What a script has done.
+pub(super) fn done<T>(reply: Option<Reply<T>>) -> Result<T, StoreError> {
+    match reply {
+        Some(Reply::Done(answer)) => Ok(answer),
+        Some(Reply::Deleted(_)) => Err(StoreError::Unreadable),
+        Some(Reply::Failed(error)) => Err(StoreError::Refused(fault::in_words(&error.into()))),
+        None => Err(StoreError::Refused("the reply is not one of the script's".to_owned())),
+    }
+}
