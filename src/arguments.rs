@@ -329,7 +329,7 @@ pub(crate) struct Serve {
     pub(crate) threads: Option<u16>,
 
     /// Ask for a gRPC connection of this age to be opened anew, so that connections spread over replicas
-    /// that came later: `30m`. What is under way on it is finished. Without it, they live for ever.
+    /// that came later: `30m`, give or take a tenth. What is under way on it is finished. Without it, they live for ever.
     #[arg(long, value_name = "DURATION", env = "TOLLGATE_MAX_CONNECTION_AGE", value_parser = age)]
     pub(crate) max_connection_age: Option<Duration>,
 

@@ -242,3 +242,34 @@ impl Body for Resumed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::SERVICE;
+
+    fn frame(compressed: u8, length: usize, message: &[u8]) -> Bytes {
+        let length = u32::try_from(length).unwrap().to_be_bytes();
+        [&[compressed][..], &length, message].concat().into()
+    }
+
+    #[test]
+    fn the_path_is_that_of_the_service() {
+        assert_eq!(SHOULD_RATE_LIMIT, format!("/{SERVICE}/ShouldRateLimit"));
+    }
+
+    #[test]
+    fn only_a_small_whole_plain_message_is_read_at_once() {
+        let message = RateLimitRequest { domain: "edge".into(), ..RateLimitRequest::default() };
+        let bytes = message.encode_to_vec();
+        assert_eq!(read(&frame(0, bytes.len(), &bytes)), Some(message));
+        assert_eq!(read(&frame(1, bytes.len(), &bytes)), None, "compressed");
+        assert_eq!(read(&frame(0, bytes.len() + 1, &bytes)), None, "not whole");
+        assert_eq!(read(&frame(0, bytes.len() - 1, &bytes)), None, "and more");
+        assert_eq!(read(&frame(0, 2, &[0xff, 0xff])), None, "unreadable");
+        assert_eq!(read(&Bytes::from_static(&[0, 0, 0, 0])), None, "no prefix");
+        let domain = vec![b'x'; intake::FREE].into();
+        let large = RateLimitRequest { domain, ..RateLimitRequest::default() }.encode_to_vec();
+        assert_eq!(read(&frame(0, large.len(), &large)), None, "large");
+    }
+}

@@ -89,10 +89,13 @@ async fn serve_connection(
     let _ = turn.by_turn(connection).await;
 }
 
-/// Completes when a connection has become as old as one may become.
+/// Completes when a connection has become as old as one may become, give or take a tenth: those that were opened
+/// together, when a replica came, are not to be opened anew together.
 async fn until_old(longest_life: Option<Duration>) {
-    match longest_life {
-        Some(life) => time::sleep(life).await,
-        None => std::future::pending().await,
-    }
+    let Some(life) = longest_life else { return std::future::pending().await };
+    let tenth = life / 10;
+    // Without random numbers they are all alike.
+    let drawn = getrandom::u32().unwrap_or(u32::MAX / 2);
+    let more = tenth.mul_f64(2.0 * f64::from(drawn) / f64::from(u32::MAX));
+    time::sleep(life - tenth + more).await;
 }

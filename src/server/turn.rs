@@ -52,3 +52,50 @@ impl Turn {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        future::poll_fn,
+        sync::atomic::{AtomicU32, Ordering},
+    };
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn what_has_come_is_done_before_the_connection_is_looked_at_again_and_what_waits_is_a_task()
+     {
+        let (turn, done) = (Turn::default(), Arc::new(AtomicU32::new(0)));
+        let (ring, rung) = oneshot::channel();
+        let (leaving, count) = (turn.clone(), Arc::clone(&done));
+        let mut looks = 0;
+        let mut rung = Some(rung);
+        let connection = poll_fn(move |context| {
+            looks += 1;
+            match looks {
+                1 => {
+                    for _ in 0..3 {
+                        let count = Arc::clone(&count);
+                        leaving.execute(async move {
+                            count.fetch_add(1, Ordering::Relaxed);
+                        });
+                    }
+                    let (count, rung) = (Arc::clone(&count), rung.take().unwrap());
+                    leaving.execute(async move {
+                        rung.await.unwrap();
+                        count.fetch_add(10, Ordering::Relaxed);
+                    });
+                    leaving.execute(async { panic!("a bug") });
+                    Poll::Pending
+                }
+                2 => Poll::Ready(count.load(Ordering::Relaxed)),
+                _ => unreachable!("{context:?}"),
+            }
+        });
+        assert_eq!(turn.by_turn(connection).await, 3);
+        ring.send(()).unwrap();
+        while done.load(Ordering::Relaxed) < 13 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -9,6 +9,7 @@
 )]
 
 mod admin;
+mod allocations;
 mod clients;
 mod command;
 mod config;
