@@ -1,6 +1,9 @@
 //! What the command line and the environment say.
 
 mod headers;
+mod load;
+
+pub(crate) use load::{Load, Process, Template};
 
 use clap::{
     Args, CommandFactory, FromArgMatches, Parser, Subcommand,
@@ -70,6 +73,16 @@ pub(crate) enum Command {
     /// Look at single counters of a running server, and have them begin anew.
     #[command(subcommand, after_long_help = KEY_HELP)]
     Key(KeyCommand),
+    /// Ask a server as hard as you say, and see how it answers.
+    ///
+    /// Asks any server that speaks ShouldRateLimit: prints how many requests a second it answered, how long they
+    /// took, and how many passed. Exits with 1 where nothing was answered. Do not point it at a server that others
+    /// depend on.
+    #[command(after_long_help = load::HELP)]
+    Load(Box<Load>),
+    /// Give the same answer to everything, for `load --against-null`.
+    #[command(hide = true)]
+    Null,
 }
 
 /// What `tollgate rule --help` teaches beside the commands.

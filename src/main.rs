@@ -2,6 +2,7 @@
 
 mod arguments;
 mod ask;
+mod load;
 mod open_files;
 mod orders;
 mod pools;
@@ -55,6 +56,8 @@ fn main() -> ExitCode {
         Command::Rule(command) => ask(orders::rule(&command)),
         Command::Limit(command) => ask(orders::limit(&command)),
         Command::Key(command) => ask(orders::key(&command)),
+        Command::Load(arguments) => load::run(&arguments),
+        Command::Null => load::serve_null().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         // Where stderr is gone there is nobody left to tell.

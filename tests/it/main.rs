@@ -29,6 +29,7 @@ mod hostile;
 mod http;
 mod lease;
 mod lease_outage;
+mod load;
 mod orders;
 mod outage;
 mod packaging;

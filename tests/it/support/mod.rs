@@ -238,20 +238,25 @@ impl Server {
 
     /// What the system says of its memory, in KiB: `VmRSS` is what it has, `VmHWM` the most that it had.
     pub(crate) fn memory_kib(&self, what: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id().unwrap()));
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()));
         let status = status.unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
         line.trim_matches([':', '\t', ' ', 'k', 'B']).parse().unwrap()
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id().unwrap()
+    }
+
     /// How many files it has open, connections among them.
     pub(crate) fn open_files(&self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.process.id().unwrap())).unwrap().count()
+        fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
     }
 
     /// Sends it a signal.
     pub(crate) async fn signal(&self, signal: &str) {
-        let id = self.process.id().unwrap().to_string();
+        let id = self.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().await.unwrap();
         assert!(sent.success());
     }

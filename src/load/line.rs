@@ -1,0 +1,160 @@
+//! A connection to the server, and one request on it. This is HTTP/2 itself, without a gRPC client's layers: who
+//! measures shares the machine with who is measured, so each request is to cost little here.
+
+use super::{message::overall_code, tally::Outcome};
+use bytes::{Bytes, BytesMut};
+use h2::{RecvStream, client::SendRequest};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
+use std::{future::poll_fn, io, time::Duration};
+use tokio::{net::TcpStream, task::JoinSet, time};
+use tollgate::grpc::{LARGEST_MESSAGE, SERVICE};
+
+/// How much of answers may be under way, in bytes: more than comes.
+const WINDOW: u32 = 8 << 20;
+
+/// How long it may take to connect.
+const LONGEST_CONNECT: Duration = Duration::from_secs(5);
+
+/// The number by which a status says that all is well, and the header that says it.
+const OK: usize = 0;
+const STATUS: &str = "grpc-status";
+
+/// What every request begins with.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    request: Request<()>,
+    patience: Option<Duration>,
+}
+
+impl Head {
+    /// Requests to this target, each to be answered so soon.
+    pub(super) fn new(target: &str, patience: Option<Duration>) -> Result<Self, http::Error> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("http://{target}/{SERVICE}/ShouldRateLimit"))
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
+            .header(header::TE, HeaderValue::from_static("trailers"));
+        if let Some(patience) = patience {
+            request = request.header("grpc-timeout", format!("{}m", patience.as_millis()));
+        }
+        Ok(Self { request: request.body(())?, patience })
+    }
+}
+
+/// A connection. It ends when it is dropped.
+pub(super) struct Connection {
+    line: Line,
+    _running: JoinSet<()>,
+}
+
+/// A stream of a connection.
+#[derive(Clone)]
+pub(super) struct Line {
+    sender: SendRequest<Bytes>,
+    head: Head,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// Where nobody is there, or hangs up at once, or says nothing.
+    pub(super) async fn open(target: &str, head: Head) -> io::Result<Self> {
+        let connecting = time::timeout(LONGEST_CONNECT, TcpStream::connect(target)).await;
+        let stream = connecting.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        stream.set_nodelay(true)?;
+        let mut builder = h2::client::Builder::new();
+        builder.enable_push(false);
+        builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let (sender, connection) = builder.handshake(stream).await.map_err(into_io)?;
+        let mut running = JoinSet::new();
+        // How it ends is seen by whoever waits for an answer.
+        running.spawn_local(async move { drop(connection.await) });
+        Ok(Self { line: Line { sender, head }, _running: running })
+    }
+
+    /// A stream on it.
+    pub(super) fn line(&self) -> Line {
+        self.line.clone()
+    }
+}
+
+impl Line {
+    /// Waits until another request may be sent; whether the connection is still there.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        poll_fn(|context| self.sender.poll_ready(context)).await.is_ok()
+    }
+
+    /// Asks, and says what became of it.
+    pub(super) async fn ask(&mut self, message: Bytes) -> Outcome {
+        let exchange = exchange(&mut self.sender, self.head.request.clone(), message);
+        let exchanged = match self.head.patience {
+            None => exchange.await,
+            Some(patience) => match time::timeout(patience, exchange).await {
+                Ok(exchanged) => exchanged,
+                Err(_) => return Outcome::LATE,
+            },
+        };
+        exchanged.unwrap_or_else(|error| match error {
+            error if error.is_io() || error.is_go_away() => Outcome::DISCONNECTED,
+            error if error.is_reset() => Outcome::RESET,
+            _ => Outcome::DISCONNECTED,
+        })
+    }
+}
+
+fn into_io(error: h2::Error) -> io::Error {
+    if error.is_io() {
+        error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
+    } else {
+        io::Error::other(error)
+    }
+}
+
+async fn exchange(
+    sender: &mut SendRequest<Bytes>,
+    head: Request<()>,
+    message: Bytes,
+) -> Result<Outcome, h2::Error> {
+    let (answer, mut body) = sender.send_request(head, false)?;
+    body.send_data(message, true)?;
+    let (head, mut body) = answer.await?.into_parts();
+    if !head.status.is_success() {
+        return Ok(Outcome::UNREADABLE);
+    }
+    let message = read(&mut body).await?;
+    let trailers = body.trailers().await?;
+    Ok(match (status(trailers.as_ref()).or_else(|| status(Some(&head.headers))), message) {
+        (Some(OK), Some(message)) => match overall_code(&message) {
+            Some(1) => Outcome::Ok,
+            Some(2) => Outcome::OverLimit,
+            _ => Outcome::UNREADABLE,
+        },
+        (Some(OK) | None, _) => Outcome::UNREADABLE,
+        (Some(number), _) => Outcome::status(number),
+    })
+}
+
+/// The message of an answer, which mostly comes in one piece; `None` where it is too large to be one.
+async fn read(body: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
+    let mut message = Bytes::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece?;
+        body.flow_control().release_capacity(piece.len())?;
+        if message.is_empty() {
+            message = piece;
+        } else if message.len() + piece.len() <= LARGEST_MESSAGE {
+            let mut both = BytesMut::from(message);
+            both.extend_from_slice(&piece);
+            message = both.freeze();
+        } else {
+            return Ok(None);
+        }
+    }
+    Ok(Some(message))
+}
+
+fn status(headers: Option<&HeaderMap>) -> Option<usize> {
+    headers?.get(STATUS)?.to_str().ok()?.parse().ok()
+}
