@@ -4,19 +4,18 @@
 use std::{io, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     process::{Child, Command},
     time,
 };
+use tokio_stream::StreamExt as _;
 use tollgate::grpc::proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse,
     rate_limit_response::{Code, DescriptorStatus, RateLimit, rate_limit::Unit},
     rate_limit_service_server::{RateLimitService, RateLimitServiceServer},
 };
-use tonic::{
-    Request, Response, Status,
-    transport::{Server, server::TcpIncoming},
-};
+use tollgate::server::Cores;
+use tonic::{Request, Response, Status, transport::Server};
 
 /// How long it may take to start.
 const LONGEST_START: Duration = Duration::from_secs(30);
@@ -52,10 +51,12 @@ impl RateLimitService for Null {
     }
 }
 
-/// Serves on a free port, which it prints, until its standard input ends: so it outlives nobody who started it.
+/// Serves on a free port, which it prints, until its standard input ends: so it outlives nobody who started it. It has
+/// a runtime for each core, as the server itself, and what answers on them is a plain gRPC server.
 pub(crate) fn serve() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let cores = Cores::start(crate::cores())?;
+    let served = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         crate::print(&mut io::stdout(), &format!("{}\n", listener.local_addr()?))?;
         let left = async {
@@ -63,14 +64,42 @@ pub(crate) fn serve() -> anyhow::Result<()> {
             // An error is an end, too.
             let _ = tokio::io::stdin().read_to_end(&mut ignored).await;
         };
-        let serving = Server::builder()
-            .add_service(RateLimitServiceServer::new(Null::new()))
-            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
         tokio::select! {
-            served = serving => Ok(served?),
+            failed = accept(&listener, &cores) => Err(failed),
             () = left => Ok(()),
         }
-    })
+    });
+    // Its standard input may still be read.
+    runtime.shutdown_background();
+    Ok(served?)
+}
+
+/// Lets callers in until that fails.
+async fn accept(listener: &TcpListener, cores: &Cores) -> io::Error {
+    loop {
+        let accepted = async {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            // It is registered anew where it is served.
+            stream.into_std()
+        };
+        let stream = match accepted.await {
+            Ok(stream) => stream,
+            Err(error) => return error,
+        };
+        let Some(seat) = cores.seat() else { continue };
+        let runtime = seat.runtime().clone();
+        runtime.spawn(async move {
+            let _seat = seat;
+            let incoming =
+                tokio_stream::once(TcpStream::from_std(stream)).chain(tokio_stream::pending());
+            let served = Server::builder()
+                .add_service(RateLimitServiceServer::new(Null::new()))
+                .serve_with_incoming(incoming);
+            // What goes wrong on a connection is its caller's to know.
+            let _ = served.await;
+        });
+    }
 }
 
 /// Such a server, as a process.
