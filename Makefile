@@ -29,8 +29,9 @@ lint: ## Check formatting, lints, and the licences and sources of dependencies
 faults: ## Measure what becomes of requests while Redis fails, and write it to docs/faults.md
 	TOLLGATE_FAULTS_TABLE=$(CURDIR)/docs/faults.md cargo test --locked --test it -- faults::
 
-bench: ## Measure what keys, leases, reports, decisions and telemetry cost, in memory and in Redis
-	cargo bench --locked --bench memory
+bench: ## Measure how fast it is, write that to docs/performance.md, and print what the parts cost
+	cargo bench --locked --bench performance
+	cargo bench --locked --bench micro
 	cargo bench --locked --bench redis
 	cargo bench --locked --bench leases
 	cargo bench --locked --bench shedding

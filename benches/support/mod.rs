@@ -63,8 +63,12 @@ impl Server {
         }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn cpu_us(&self) -> f64 {
-        cpu_us(&self.process.id().to_string())
+        cpu_us(&self.id().to_string())
     }
 }
 
