@@ -25,9 +25,9 @@ end
 -- was there is `before`.
 local function keep(key, text, fresh_at, before, now, longer_ms)
   if fresh_at > 0 then
-    local ttl_ms = math.max(math.ceil((fresh_at - now) / 1000), 0) + MARGIN_MS + longer_ms
+    local left_ms = fresh_at > now and math.ceil((fresh_at - now) / 1000) or 0
     -- Below 2^53, so that it is written as an integer, which takes half as long.
-    redis.call('SET', key, text, 'PX', string.format('%d', ttl_ms))
+    redis.call('SET', key, text, 'PX', string.format('%d', left_ms + MARGIN_MS + longer_ms))
   elseif before then
     redis.call('UNLINK', key)
   end

@@ -232,7 +232,9 @@ local function write()
       local text = written[slot] or limiter.write(state)
       if text ~= texts[slot] then
         local fresh_at = limiter.fresh_at(check_limits[place], state)
-        written[slot], fresh_ats[slot] = text, math.max(fresh_ats[slot] or 0, fresh_at)
+        if not written[slot] or fresh_at > fresh_ats[slot] then
+          written[slot], fresh_ats[slot] = text, fresh_at
+        end
       end
     end
   end

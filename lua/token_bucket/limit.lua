@@ -20,6 +20,7 @@ local function token_bucket()
 
   local TAKE, PEEK = 0, 1
   local NEVER = -1
+  local MOST = 2 ^ 53
   local MOST_AHEAD_US = 60000000
   local LONGEST_US = 2 ^ 52
 
@@ -46,7 +47,12 @@ local function token_bucket()
       return nil
     end
     local used, updated, grains_per_token = unpack('<ddd', value)
-    if is_count(used) and is_count(updated) and is_count(grains_per_token) and grains_per_token > 0 then
+    -- As is_count says, without three calls of it.
+    if
+      used >= 0 and used <= MOST and used % 1 == 0
+      and updated >= 0 and updated <= MOST and updated % 1 == 0
+      and grains_per_token > 0 and grains_per_token <= MOST and grains_per_token % 1 == 0
+    then
       if updated - now > MOST_AHEAD_US then
         return pack('<ddd', used, now, grains_per_token)
       end
@@ -59,10 +65,12 @@ local function token_bucket()
   end
 
   local function steps_us(limit, grains)
-    if limit.per_step == 0 then
+    local per_step = limit.per_step
+    if per_step == 0 then
       return 0
     end
-    return min(ceil(grains / limit.per_step) * limit.step_us, LONGEST_US)
+    local us = ceil(grains / per_step) * limit.step_us
+    return us < LONGEST_US and us or LONGEST_US
   end
 
   local function regrain(limit, used, old)
@@ -80,7 +88,8 @@ local function token_bucket()
     if grains_per_token ~= limit.per_token then
       used = regrain(limit, used, grains_per_token)
     end
-    return min(used, limit.most_used), updated
+    local most_used = limit.most_used
+    return used < most_used and used or most_used, updated
   end
 
   -- The same, once the refill has been counted up to now.
@@ -89,7 +98,7 @@ local function token_bucket()
       return 0, now
     end
     local used, updated = used(limit, state)
-    local steps = floor(max(now - updated, 0) / limit.step_us)
+    local steps = now > updated and floor((now - updated) / limit.step_us) or 0
     local drained = steps * limit.per_step
     if drained >= used then
       return 0, now
@@ -102,7 +111,8 @@ local function token_bucket()
     if excess <= 0 then
       return 0
     end
-    return max(updated + steps_us(limit, excess) - now, 0)
+    local left_us = updated + steps_us(limit, excess) - now
+    return left_us > 0 and left_us or 0
   end
 
   -- 0 where they are there.

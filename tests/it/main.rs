@@ -27,6 +27,7 @@ mod faults;
 mod grpc;
 mod hostile;
 mod http;
+mod lanes;
 mod lease;
 mod lease_outage;
 mod load;

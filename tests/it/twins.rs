@@ -2,6 +2,7 @@
 //! leave the same states for the same time. On a real Redis, whose own clock stands still so that nothing
 //! expires; the scripts are joined with a clock that is told the time.
 
+mod batch;
 mod history;
 mod shadow;
 mod stored;
@@ -122,12 +123,18 @@ fn run(
                 redis::cmd("UNLINK").arg(key.as_str()).exec(redis).unwrap();
             }
         }
-        for key in keys() {
-            let (stored, ttl_ms): (Option<Vec<u8>>, i64) =
-                redis::pipe().get(key.as_str()).pttl(key.as_str()).query(redis).unwrap();
-            let there = stored.map(|bytes| (stored::read(&key, &bytes), ttl_ms.unsigned_abs()));
-            prop_assert_eq!(there.as_ref(), world.0.get(&key), "{}", key.as_str());
-        }
+        is_in(redis, &world)?;
+    }
+    Ok(())
+}
+
+/// Holds that Redis has what is known of each key, and nothing else.
+fn is_in(redis: &mut Connection, world: &World) -> Result<(), TestCaseError> {
+    for key in keys() {
+        let (stored, ttl_ms): (Option<Vec<u8>>, i64) =
+            redis::pipe().get(key.as_str()).pttl(key.as_str()).query(redis).unwrap();
+        let there = stored.map(|bytes| (stored::read(&key, &bytes), ttl_ms.unsigned_abs()));
+        prop_assert_eq!(there.as_ref(), world.0.get(&key), "{}", key.as_str());
     }
     prop_assert_eq!(redis.keys::<_, Vec<String>>("*").unwrap().len(), world.0.len());
     Ok(())

@@ -82,12 +82,6 @@ impl Lanes {
         }
     }
 
-    /// Whether no lane has a connection.
-    pub(super) fn have_none(&self) -> bool {
-        let others = self.others.load();
-        self.first.has_none() && others.iter().all(|lane| lane.has_none())
-    }
-
     fn add(&self, runtime: Handle) {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let mut others = Vec::clone(&self.others.load());

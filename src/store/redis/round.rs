@@ -65,24 +65,23 @@ pub(super) struct Late {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-/// Somebody who does not wait any more, and what came of his request.
-type Belated = (Late, Result<Answer, StoreError>);
-
 /// What came of a round for those who did not wait for it.
 pub(super) struct Left {
     /// How many had left in a hurry.
     pub(super) hurried: usize,
     /// What is to be given back, and what was answered.
-    pub(super) late: Vec<Belated>,
+    pub(super) late: Vec<(Late, Result<Answer, StoreError>)>,
 }
 
 /// When somebody left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Leaving {
     /// It had not been sent, and will not be.
     Unsent,
-    /// It is under way, or was answered.
+    /// It is under way, or was answered and nothing has to be given back.
     Sent,
+    /// It was answered, and what was charged is to be given back.
+    Answered(Box<Late>, Result<Answer, StoreError>),
 }
 
 impl Round {
@@ -133,7 +132,7 @@ impl Round {
         place: usize,
         is_hurried: bool,
         late: impl FnOnce() -> Option<Late>,
-    ) -> (Leaving, Option<Belated>) {
+    ) -> Leaving {
         let mut inner = self.inner();
         let Inner { stage, seats, batch } = &mut *inner;
         match stage {
@@ -142,7 +141,7 @@ impl Round {
                 if let Some(seat) = seats.get_mut(place) {
                     *seat = Seat::Empty;
                 }
-                (Leaving::Unsent, None)
+                Leaving::Unsent
             }
             Stage::UnderWay => {
                 let seat_left = match late() {
@@ -153,14 +152,12 @@ impl Round {
                 if let Some(seat) = seats.get_mut(place) {
                     *seat = seat_left;
                 }
-                (Leaving::Sent, None)
+                Leaving::Sent
             }
             Stage::Done(said) => {
-                let late = late().map(|late| {
-                    let answer = answer(said, place, &late.question);
-                    (late, answer)
-                });
-                (Leaving::Sent, late)
+                let Some(late) = late() else { return Leaving::Sent };
+                let answer = answer(said, place, &late.question);
+                Leaving::Answered(late.into(), answer)
             }
         }
     }

@@ -91,7 +91,7 @@ impl Way {
 
     /// Whether there is no connection, and the last attempt to have one failed.
     pub(super) fn is_down(&self) -> bool {
-        self.condition.is_down() && self.lanes.have_none()
+        self.condition.is_down() && self.lanes.here().has_none()
     }
 
     /// A connection, which others may take as well; `None` where none comes.
@@ -393,7 +393,7 @@ impl Seat<'_> {
     fn leave(&mut self, is_hurried: bool) -> StoreError {
         self.has_left = true;
         let Self { way, question, began, .. } = *self;
-        let (leaving, late) = self.round.leave(self.place, is_hurried, || {
+        let leaving = self.round.leave(self.place, is_hurried, || {
             if !question.charges() {
                 return None;
             }
@@ -403,11 +403,12 @@ impl Seat<'_> {
             };
             Some(Late { question: question.clone(), began, is_hurried, _place: place })
         });
-        if let Some((late, answer)) = late {
-            way.hear_late(late, answer);
-        }
         match leaving {
             Leaving::Sent => StoreError::Late,
+            Leaving::Answered(late, answer) => {
+                way.hear_late(*late, answer);
+                StoreError::Late
+            }
             Leaving::Unsent => {
                 self.lane.forget_empty();
                 if self.lane.has_none() { StoreError::Unreachable } else { StoreError::Busy }

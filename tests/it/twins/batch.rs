@@ -1,0 +1,136 @@
+//! A batch is as good as its requests one after the other, and what befalls one of them befalls no other.
+
+use super::{
+    Names, World, for_all,
+    history::{Event, SECOND, any_history},
+    is_in, key,
+};
+use crate::support::Redis;
+use proptest::prelude::*;
+use redis::{Connection, Value};
+use tollgate::{
+    clock::Timestamp,
+    key::Key,
+    limiter::{Cost, Limit, token_bucket},
+    store::redis::{
+        batch::{Batch, Said},
+        script::{CLOCK, Reply, Script},
+    },
+    unit::Unit,
+    verdict::{self, Check, Question},
+};
+
+/// How many requests a batch has here.
+const TOGETHER: usize = 7;
+
+fn run(redis: &mut Connection, names: &Names, history: &[Event]) -> Result<(), TestCaseError> {
+    let (mut world, mut now_us) = (World::default(), 1_800_000_000 * SECOND);
+    for events in history.chunks(TOGETHER) {
+        now_us += events[0].step_us.max(0);
+        let now = Timestamp::from_micros(now_us.unsigned_abs());
+        let questions: Vec<Question> =
+            events.iter().filter_map(|event| event.what.question()).collect();
+        let mut batch = Batch::default();
+        let answers = questions.iter().enumerate().map(|(place, question)| {
+            assert_eq!(batch.push(question), Some(place));
+            let (answer, writes) = verdict::settle(question, &world.stored(&question.keys), now);
+            world.write(&question.keys, writes, now);
+            Some(Reply::Done(answer))
+        });
+        let answers: Vec<_> = answers.collect();
+        let mut call = batch.by_name(&names[Script::Request.place()]);
+        let said = batch.read(call.arg(now.as_micros()).query(redis).unwrap()).unwrap();
+        let are_said =
+            questions.iter().enumerate().map(|(place, question)| said.of(place, question));
+        prop_assert_eq!(are_said.collect::<Vec<_>>(), answers);
+        is_in(redis, &world)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_batch_answers_and_stores_what_its_requests_do_one_after_the_other() {
+    for_all(&any_history(), |redis, names, history| {
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
+        run(redis, names, history)
+    })
+    .await;
+}
+
+/// Of five a day under each key.
+fn question(keys: Vec<Key>, cost: Cost) -> Question {
+    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(5, Unit::Day));
+    let checks = (0..keys.len()).map(|slot| Check::of(slot, limit, cost)).collect();
+    Question::new(keys, checks)
+}
+
+/// What each of these is answered, on the served script.
+async fn ask(redis: &Redis, questions: &[Question]) -> Said {
+    let mut connection = redis.connect().await;
+    let sha: String = redis.ask(&["SCRIPT", "LOAD", &Script::Request.join(CLOCK)]).await;
+    let mut batch = Batch::default();
+    for question in questions {
+        assert!(batch.push(question).is_some());
+    }
+    let reply: Value = connection.send_packed_command(&batch.by_name(&sha)).await.unwrap();
+    batch.read(reply).unwrap()
+}
+
+/// What is left of the limit of a question with one check; `None` where it was not decided.
+fn left(said: &Said, place: usize, question: &Question) -> Option<u64> {
+    match said.of(place, question)? {
+        Reply::Done(answer) => Some(answer.outcomes[0].remaining),
+        Reply::Deleted(_) | Reply::Failed(_) => None,
+    }
+}
+
+#[tokio::test]
+async fn requests_of_a_batch_on_one_key_see_each_other_in_order() {
+    let redis = Redis::start().await;
+    let same = || vec![key("token_bucket", 0)];
+    let takes = [1, 3, 2, 1].map(|hits| question(same(), Cost::Take(hits)));
+    let said = ask(&redis, &takes).await;
+    let left: Vec<_> = takes.iter().enumerate().map(|(at, it)| left(&said, at, it)).collect();
+    // The third asks for more than there is, and takes nothing.
+    assert_eq!(left, [Some(4), Some(1), Some(0), Some(0)]);
+    let Some(Reply::Done(third)) = said.of(2, &takes[2]) else { panic!("{said:?}") };
+    assert!(third.outcomes[0].over.is_some());
+}
+
+#[tokio::test]
+async fn garbage_under_the_key_of_one_request_is_that_requests_fault_alone() {
+    let redis = Redis::start().await;
+    let keys = [0, 1, 2, 3].map(|name| key("token_bucket", name));
+    redis.ask::<()>(&["RPUSH", keys[1].as_str(), "no state"]).await;
+    redis.ask::<()>(&["SET", keys[3].as_str(), "no state"]).await;
+    let [a, b, c, d] = keys.clone();
+    let takes = [vec![a], vec![c.clone(), b], vec![c], vec![d]];
+    let takes = takes.map(|keys| question(keys, Cost::Take(1)));
+    let said = ask(&redis, &takes).await;
+    assert_eq!(left(&said, 0, &takes[0]), Some(4));
+    assert_eq!(said.of(1, &takes[1]), Some(Reply::Deleted(1)));
+    assert_eq!(left(&said, 2, &takes[2]), Some(4), "the second has charged nothing");
+    assert_eq!(said.of(3, &takes[3]), Some(Reply::Deleted(0)));
+    // From then on all is well.
+    let said = ask(&redis, &takes).await;
+    let left: Vec<_> = takes.iter().enumerate().map(|(at, it)| left(&said, at, it)).collect();
+    assert_eq!(left, [Some(3), Some(3), Some(2), Some(4)]);
+}
+
+#[tokio::test]
+async fn where_there_is_no_room_those_who_would_write_are_refused_and_all_others_answered() {
+    let redis = Redis::start().await;
+    let keys = [0, 1, 2, 3].map(|name| vec![key("token_bucket", name)]);
+    ask(&redis, &[question(keys[2].clone(), Cost::Take(5))]).await;
+    redis.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let costs = [Cost::Peek, Cost::Take(1), Cost::Take(1), Cost::Take(1)];
+    let asked = [0, 1, 2, 3].map(|at| question(keys[at].clone(), costs[at]));
+    let said = ask(&redis, &asked).await;
+    assert_eq!(left(&said, 0, &asked[0]), Some(5));
+    assert_eq!(left(&said, 2, &asked[2]), Some(0), "a refusal writes nothing");
+    for place in [1, 3] {
+        let Some(Reply::Failed(error)) = said.of(place, &asked[place]) else { panic!("{said:?}") };
+        assert_eq!(error.code(), "OOM", "{error:?}");
+        assert!(!redis.ask::<bool>(&["EXISTS", keys[place][0].as_str()]).await);
+    }
+}
