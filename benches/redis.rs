@@ -19,7 +19,8 @@ use tollgate::{
     limiter::{Cost, Limit, token_bucket},
     store::redis::{
         Address, Certificates, Redis,
-        script::{self, Call, Script},
+        batch::Batch,
+        script::{self, Script},
     },
     unit::Unit,
     verdict::{Check, Question},
@@ -58,41 +59,51 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{keys} live keys: {each:.0} bytes each, {text:.0} of them its own text");
     redis::cmd("FLUSHALL").exec(&mut redis)?;
 
-    println!("\nµs of Redis for a decision, {PIPELINED} calls in a pipeline, {KEYS} keys\n");
+    println!("\nµs of Redis for a decision, {PIPELINED} of them in a pipeline, {KEYS} keys\n");
     let empty = load(&mut redis, "return 1")?;
+    println!("requests in a call {:>25} {:>6} {:>6} {:>6}", 1, 4, 16, 64);
     for (what, sha, limits) in [
         ("an empty script", &empty, 1),
         ("one limit", &sha, 1),
         ("two limits", &sha, 2),
         ("four limits", &sha, 4),
     ] {
-        let cost = pipelined(&server, &mut redis, sha, limits)?;
-        println!("{what:<16} {cost:5.1}");
+        print!("{what:<37}");
+        for together in [1, 4, 16, 64] {
+            print!(" {:6.1}", pipelined(&server, &mut redis, sha, (limits, together))?);
+        }
+        println!();
     }
 
-    println!("\nThrough the store, one limit\n");
+    println!("\nThrough the store, one limit, from one thread\n");
     println!("at a time   decisions/s   µs here   µs of Redis   p50 µs   p99 µs");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for at_a_time in [1, 8, 64, 256] {
         runtime.block_on(through_the_store(&server, at_a_time))?;
     }
     Ok(())
 }
 
-/// CPU time of Redis for each of many calls, in microseconds.
+/// CPU time of Redis for each of many requests of so many limits, so many in a call, in microseconds.
 fn pipelined(
     server: &Server,
     redis: &mut Connection,
     sha: &str,
-    limits: usize,
+    (limits, together): (usize, usize),
 ) -> redis::RedisResult<f64> {
+    let asked = |place: usize| {
+        let user = place * limits;
+        question((user..user + limits).map(|user| key(user % KEYS)).collect(), limits)
+    };
     let pipelines: Vec<Pipeline> = (0..DECISIONS / PIPELINED)
         .map(|round| {
             let mut calls = redis::pipe();
-            for place in 0..PIPELINED {
-                let user = (round * PIPELINED + place) * limits;
-                let keys: Vec<Key> = (user..user + limits).map(|user| key(user % KEYS)).collect();
-                calls.add_command(call(sha, keys, limits)).ignore();
+            for place in (0..PIPELINED).step_by(together) {
+                let mut batch = Batch::default();
+                for place in place..place + together {
+                    batch.push(&asked(round * PIPELINED + place));
+                }
+                calls.add_command(batch.by_name(sha)).ignore();
             }
             calls
         })
@@ -162,7 +173,7 @@ fn question(keys: Vec<Key>, limits: usize) -> Question {
 }
 
 fn call(sha: &str, keys: Vec<Key>, limits: usize) -> redis::Cmd {
-    Call::request(&question(keys, limits)).by_name(sha)
+    Batch::of(&question(keys, limits)).by_name(sha)
 }
 
 fn key(user: usize) -> Key {

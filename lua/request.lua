@@ -44,64 +44,85 @@ local AGAIN = -2
 local CHECK_BYTES = 48
 
 local now = now_us()
--- What is told of those that were decided, and of those that were not; and the reply that it will be in.
-local told, told_count, not_decided, reply = {}, 0, {}, { '', '' }
--- By their place in ARGV[1]: the limits, and whose they are.
-local limits, limiters = {}, {}
--- Of the request that is being decided, by its checks' places: what it asks, and what comes of that. They are used
--- again for the next request, for a table for each check would cost more than to decide it.
-local count, first_key = 0, 0
-local slots, check_limits, check_limiters, costs, amounts, modes = {}, {}, {}, {}, {}, {}
-local over, remaining, full_in_us = {}, {}, {}
--- By the place of their key: the states as they are stored, and those strings; what they have become, what that is
--- as a string, and until when that means something.
-local before, texts, states, written, fresh_ats = {}, {}, {}, {}, {}
--- The request's lease, its record, and what that was; nil where it takes none.
+-- By place in ARGV[1]: the limits, with whose they are.
+local limits = {}
+-- The request that is being decided: its checks, of which there are so many, and what is stored under its keys, which
+-- begin behind so many others. Their tables are used again for the next request: to make new ones would cost more
+-- than to decide it.
+local checks, stored, count, first_key, request = {}, {}, 0, 0, 0
+-- Its lease, with its record, and what that was; nil where it takes none.
 local leases, taking, entries, entries_text
 
 local function read_limits(arguments)
-  local made, at, place = {}, 1, 0
+  local made, at = {}, 1
   while at <= #arguments do
-    local number
+    local number, limit
     number, at = unpack('<d', arguments, at)
-    local limiter = made[number]
-    if not limiter then
-      -- Made when it is first met: to make them all would cost every call.
-      limiter = makers[number]()
-      made[number] = limiter
-    end
-    place = place + 1
-    limiters[place] = limiter
-    limits[place], at = limiter.limit(arguments, at)
+    -- Made when it is first met: to make them all would cost every call.
+    local limiter = made[number] or makers[number]()
+    made[number] = limiter
+    limit, at = limiter.limit(arguments, at)
+    limits[#limits + 1] = { limit = limit, limiter = limiter }
   end
 end
 
--- Reads a request's checks and their states. Returns the slot of a key that holds no state, if there is one.
+-- What is stored under a key of the request: the string, the state that it is, and what that has become. Returns
+-- nothing where it is no state.
+local function read_stored(slot, limiter, limit)
+  local its = stored[slot]
+  if its and its.request == request then
+    return its
+  end
+  local key = KEYS[first_key + slot]
+  local text = get(key)
+  local before = text and limiter.read(limit, text, now)
+  if text and not before then
+    return nil
+  end
+  if its then
+    its.request, its.key, its.text, its.before = request, key, text, before
+    its.state, its.becomes = nil, nil
+  else
+    its = { request = request, key = key, text = text, before = before, state = nil, becomes = nil, fresh_at = 0 }
+    stored[slot] = its
+  end
+  return its
+end
+
+-- Reads the request's checks and their states. Returns the slot of a key that holds no state, if there is one.
 local function read(arguments, at)
   for place = 1, count do
     local slot, number, cost, amount, mode, told_by
     slot, number, cost, amount, mode, told_by, at = unpack('<dddddd', arguments, at)
-    slot = first_key + slot
-    local limit, limiter = limits[number], limiters[number]
+    local limit, limiter = limits[number].limit, limits[number].limiter
     if told_by > 0 then
       local text = get(KEYS[first_key + told_by])
       local reports = workers().read(text)
       if text and not reports then
-        return first_key + told_by
+        return told_by
       end
       limiter.told(limit, reports, now)
     end
-    slots[place], check_limits[place], check_limiters[place] = slot, limit, limiter
-    costs[place], amounts[place], modes[place] = cost, amount, mode
-    if texts[slot] == nil then
-      local text = get(KEYS[slot])
-      if text then
-        before[slot] = limiter.read(limit, text, now)
-        if not before[slot] then
-          return slot
-        end
-      end
-      texts[slot] = text or false
+    local its = read_stored(slot, limiter, limit)
+    if not its then
+      return slot
+    end
+    local check = checks[place]
+    if check then
+      check.stored, check.limiter, check.limit = its, limiter, limit
+      check.cost, check.amount, check.mode = cost, amount, mode
+    else
+      checks[place] = {
+        stored = its,
+        limiter = limiter,
+        limit = limit,
+        cost = cost,
+        amount = amount,
+        mode = mode,
+        over = 0,
+        remaining = 0,
+        full_in_us = 0,
+      }
     end
   end
 end
@@ -116,49 +137,32 @@ local function read_lease(arguments, at, length)
   taking = leases.read_taking(string.sub(arguments, at, at + length - 1))
   taking.key = KEYS[first_key + taking.slot]
   entries, entries_text = leases.open(taking.key, now)
-  return not entries and first_key + taking.slot or nil
+  return not entries and taking.slot or nil
 end
 
--- Returns how long until it passes, 0 where it does, and what is left then.
-local function check_one(place)
-  local slot = slots[place]
-  local is_over, state, remaining, full_in_us = check_limiters[place].check(
-    check_limits[place],
-    states[slot] or before[slot],
-    now,
-    costs[place],
-    amounts[place]
-  )
-  if state then
-    states[slot] = state
-  end
-  return is_over, remaining, full_in_us
+local function left(check)
+  local its = check.stored
+  check.remaining, check.full_in_us = check.limiter.left(check.limit, its.state or its.before, now)
 end
 
-local function left(place)
-  local slot = slots[place]
-  return check_limiters[place].left(check_limits[place], states[slot] or before[slot], now)
-end
-
--- Runs every check in order, on states that change as they go.
-local function run()
-  for place = 1, count do
-    over[place], remaining[place], full_in_us[place] = check_one(place)
-    if over[place] ~= 0 then
-      remaining[place] = 0
-    end
-  end
+-- Runs a check, and notes when it would pass, 0 where it does, and what is left then.
+local function check_one(check)
+  local its = check.stored
+  local over, state, remaining, full_in_us =
+    check.limiter.check(check.limit, its.state or its.before, now, check.cost, check.amount)
+  its.state = state or its.state
+  check.over, check.remaining, check.full_in_us = over, over == 0 and remaining or 0, full_in_us
 end
 
 -- Whether anybody refuses: the one rule for verdicts.
 local function is_refused()
   local quota_over, quota_passes = false, false
   for place = 1, count do
-    local mode = modes[place]
-    local is_over = over[place] ~= 0 and mode % 2 == 0
-    if costs[place] == REFUND then
+    local check = checks[place]
+    local is_over = check.over ~= 0 and check.mode % 2 == 0
+    if check.cost == REFUND then
       -- Giving back says nothing about what is left.
-    elseif mode < 2 then
+    elseif check.mode < 2 then
       if is_over then
         return true
       end
@@ -174,16 +178,19 @@ end
 -- What is stored all the same, and shown.
 local function refuse()
   for place = 1, count do
-    states[slots[place]] = nil
+    checks[place].stored.state = nil
   end
   for place = 1, count do
-    if check_limiters[place].is_settled_regardless(check_limits[place], costs[place]) then
-      check_one(place)
+    local check = checks[place]
+    if check.limiter.is_settled_regardless(check.limit, check.cost) then
+      local over, remaining, full_in_us = check.over, check.remaining, check.full_in_us
+      check_one(check)
+      check.over, check.remaining, check.full_in_us = over, remaining, full_in_us
     end
   end
   for place = 1, count do
-    if over[place] == 0 then
-      remaining[place], full_in_us[place] = left(place)
+    if checks[place].over == 0 then
+      left(checks[place])
     end
   end
 end
@@ -192,13 +199,13 @@ end
 local function holds()
   local holds = {}
   for place = 1, count do
-    local limiter = check_limiters[place]
-    if limiter.slots and over[place] == 0 then
-      local critical, others = limiter.slots(check_limits[place], costs[place], amounts[place])
+    local check = checks[place]
+    if check.limiter.slots and check.over == 0 then
+      local critical, others = check.limiter.slots(check.limit, check.cost, check.amount)
       if critical then
-        local slot = slots[place]
+        local its = check.stored
         holds[#holds + 1] =
-          { since = states[slot].since, critical = critical, others = others, key = KEYS[slot] }
+          { since = its.state.since, critical = critical, others = others, key = its.key }
       end
     end
   end
@@ -210,8 +217,8 @@ local function lease(found, refused)
   local leased = 0
   if found == 'early' then
     for place = 1, count do
-      if check_limiters[place].slots then
-        states[slots[place]] = nil
+      if checks[place].limiter.slots then
+        checks[place].stored.state = nil
       end
     end
     leases.take_early(entries, taking)
@@ -226,28 +233,30 @@ end
 -- Stores what has changed, for as long as any limit of the request tells it from a state never used.
 local function write()
   for place = 1, count do
-    local slot, limiter = slots[place], check_limiters[place]
-    local state = states[slot] or before[slot]
+    local check = checks[place]
+    local its, limiter = check.stored, check.limiter
+    local state = its.state or its.before
     if state and limiter.write then
-      local text = written[slot] or limiter.write(state)
-      if text ~= texts[slot] then
-        local fresh_at = limiter.fresh_at(check_limits[place], state)
-        if not written[slot] or fresh_at > fresh_ats[slot] then
-          written[slot], fresh_ats[slot] = text, fresh_at
+      local becomes = its.becomes or limiter.write(state)
+      if becomes ~= its.text then
+        local fresh_at = limiter.fresh_at(check.limit, state)
+        if not its.becomes or fresh_at > its.fresh_at then
+          its.becomes, its.fresh_at = becomes, fresh_at
         end
       end
     end
   end
   for place = 1, count do
-    local slot = slots[place]
-    if written[slot] then
-      keep(KEYS[slot], written[slot], fresh_ats[slot], texts[slot], now, 0)
-      written[slot] = nil
+    local its = checks[place].stored
+    local becomes = its.becomes
+    if becomes then
+      its.becomes = nil
+      keep(its.key, becomes, its.fresh_at, its.text, now, 0)
     end
   end
 end
 
--- Decides a request that was read. Returns what became of its lease.
+-- Decides the request, once it is read. Returns what became of its lease.
 local function settle()
   local found, deadline
   if taking then
@@ -260,11 +269,14 @@ local function settle()
       leases.keep(taking.key, entries, entries_text, now)
     end
     for place = 1, count do
-      over[place], remaining[place], full_in_us[place] = 0, left(place)
+      checks[place].over = 0
+      left(checks[place])
     end
     return deadline and AGAIN - (deadline - now) or CONFLICT
   end
-  run()
+  for place = 1, count do
+    check_one(checks[place])
+  end
   local refused = is_refused()
   if refused then
     refuse()
@@ -282,7 +294,7 @@ end
 local function decide(arguments, at, lease_length)
   local unreadable = read(arguments, at) or read_lease(arguments, at + count * CHECK_BYTES, lease_length)
   if unreadable then
-    redis.call('UNLINK', KEYS[unreadable])
+    redis.call('UNLINK', KEYS[first_key + unreadable])
     return unreadable
   end
   return nil, settle()
@@ -297,7 +309,9 @@ local function words(error)
 end
 
 read_limits(ARGV[1])
-local requests, request, at = ARGV[2], 0, 1
+-- What is told of those that were decided, and of those that were not; and the reply that it will be in.
+local told, not_decided, reply = {}, {}, { '', '' }
+local requests, at, told_count = ARGV[2], 1, 0
 while at <= #requests do
   local keys, lease_length
   keys, count, lease_length, at = unpack('<ddd', requests, at)
@@ -307,14 +321,15 @@ while at <= #requests do
     not_decided[#not_decided + 1] = pack('<dd', request, 0)
     reply[#reply + 1] = { err = words(unreadable) }
   elseif unreadable then
-    not_decided[#not_decided + 1] = pack('<dd', request, unreadable - first_key)
+    not_decided[#not_decided + 1] = pack('<dd', request, unreadable)
   else
     if leased then
       told_count = told_count + 1
       told[told_count] = pack('<d', leased)
     end
     for place = 1, count do
-      told[told_count + place] = pack('<ddd', over[place], remaining[place], full_in_us[place])
+      local check = checks[place]
+      told[told_count + place] = pack('<ddd', check.over, check.remaining, check.full_in_us)
     end
     told_count = told_count + count
   end

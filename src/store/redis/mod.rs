@@ -11,6 +11,7 @@
 mod address;
 pub mod batch;
 mod breaker;
+mod carrier;
 mod condition;
 mod connection;
 mod denials;
@@ -21,6 +22,7 @@ mod late;
 mod listener;
 mod round;
 pub mod script;
+mod seat;
 pub mod shadow;
 pub mod stored;
 mod survey;

@@ -65,13 +65,8 @@ pub(super) struct Late {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-/// What came of a round for those who did not wait for it.
-pub(super) struct Left {
-    /// How many had left in a hurry.
-    pub(super) hurried: usize,
-    /// What is to be given back, and what was answered.
-    pub(super) late: Vec<(Late, Result<Answer, StoreError>)>,
-}
+/// What is to be given back, and what was answered.
+pub(super) type Left = Vec<(Late, Result<Answer, StoreError>)>;
 
 /// When somebody left.
 #[derive(Debug)]
@@ -162,22 +157,20 @@ impl Round {
         }
     }
 
-    /// Tells all who wait what came of it. Returns those who do not wait any more.
+    /// Tells all who wait what came of it. Returns what those are to be given back who do not
+    /// wait any more.
     pub(super) fn settle(&self, said: impl FnOnce(&Batch) -> Result<Said, StoreError>) -> Left {
         let mut inner = self.inner();
         let said = said(&inner.batch);
-        let (mut wakers, mut left) = (Vec::new(), Left { hurried: 0, late: Vec::new() });
-        wakers.reserve(inner.seats.len());
+        let (mut wakers, mut left) = (Vec::with_capacity(inner.seats.len()), Left::new());
         for (place, seat) in inner.seats.iter_mut().enumerate() {
             match std::mem::replace(seat, Seat::Empty) {
                 Seat::Taken(waker) => wakers.extend(waker),
-                Seat::Hurried => left.hurried += 1,
                 Seat::Late(late) => {
-                    left.hurried += usize::from(late.is_hurried);
                     let answer = answer(&said, place, &late.question);
-                    left.late.push((late, answer));
+                    left.push((late, answer));
                 }
-                Seat::Empty => {}
+                Seat::Hurried | Seat::Empty => {}
             }
         }
         inner.stage = Stage::Done(said);

@@ -10,33 +10,31 @@
 
 use super::{
     Scripts,
-    batch::{Batch, Said},
     breaker::Breaker,
     condition::Condition,
     connection::{Connection, Manager},
     denials::Denials,
     fault,
-    lane::{Lane, Lanes},
-    late::LONGEST_LATE,
-    round::{self, Late, Leaving, Left, Round},
-    script::{self, Call, Reply, Script},
+    lane::Lanes,
+    round,
+    script::{self, Call, Reply},
+    seat::Seat,
 };
 use crate::{
-    clock::{Clock, Deadline, Timestamp},
+    clock::{Clock, Deadline},
     store::{Operation, StoreError, Timing},
     verdict::{Answer, Question},
 };
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use std::{
-    future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tokio::{runtime::Handle, sync::Semaphore, time};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 /// The most calls that wait for Redis at a time beside those that decide requests, which are bounded by lane.
 const MOST_WAITING: usize = 512;
@@ -60,7 +58,8 @@ pub(super) struct Way {
     /// Who hears how long calls take.
     timing: OnceLock<Arc<dyn Timing>>,
     waiting: Places,
-    late: Arc<Semaphore>,
+    /// The places of late answers that are listened for.
+    pub(super) late: Arc<Semaphore>,
 }
 
 impl Way {
@@ -144,13 +143,8 @@ impl Way {
         deadline: Deadline,
     ) -> Result<Answer, StoreError> {
         self.may_be_asked()?;
-        let (began, patience) = (self.clock.now(), Deadline::after(self.timeout));
-        let lane = self.lanes.here();
-        let (round, place, calls_carrier) = lane.join(question).ok_or(StoreError::Busy)?;
-        if calls_carrier {
-            self.start_carrier(&lane);
-        }
-        let mut seat = Seat { way: self, lane, round, place, question, began, has_left: false };
+        let patience = Deadline::after(self.timeout);
+        let mut seat = Seat::take(self, question).ok_or(StoreError::Busy)?;
         let deadline = deadline.or(patience);
         let answer = match deadline.bound(seat.answer()).await {
             Some(answer) => answer,
@@ -158,7 +152,6 @@ impl Way {
             None => Err(seat.leave(deadline != patience)),
         };
         match &answer {
-            Ok(_) | Err(StoreError::Refused(_) | StoreError::Unreadable) => self.breaker.hit(),
             Err(StoreError::Lost) => {
                 self.breaker.miss();
                 if question.charges() {
@@ -166,8 +159,13 @@ impl Way {
                     self.condition.count_late_charge(false);
                 }
             }
-            Err(_) if deadline == patience => self.breaker.miss(),
-            Err(_) => {}
+            Err(StoreError::Late | StoreError::Unreachable | StoreError::Busy)
+                if deadline == patience =>
+            {
+                self.breaker.miss();
+            }
+            // What Redis has said, its carrier has heard.
+            _ => {}
         }
         answer
     }
@@ -180,76 +178,6 @@ impl Way {
             Err(StoreError::Silent)
         } else {
             Ok(())
-        }
-    }
-
-    fn start_carrier(self: &Arc<Self>, lane: &Arc<Lane>) {
-        let (way, its) = (Arc::clone(self), Arc::clone(lane));
-        lane.runtime.spawn(async move {
-            let mut is_his_first = true;
-            while let Some(round) = its.next(is_his_first) {
-                is_his_first = false;
-                if !way.carry(&its, &round).await {
-                    break;
-                }
-            }
-        });
-    }
-
-    /// Takes a round along, and tells what came of it. Whether it came in time, and the next can be taken.
-    async fn carry(self: &Arc<Self>, lane: &Arc<Lane>, round: &Round) -> bool {
-        let Some(connection) = lane.connection().await else {
-            self.hear_left(round.settle(|_| Err(StoreError::Unreachable)));
-            return true;
-        };
-        let patience = Deadline::after(self.timeout);
-        let sha = connection.shas.get(Script::Request.place()).map_or("", String::as_str);
-        let Some(command) = round.depart(sha) else { return true };
-        let mut coming = pin!(self.call(connection.clone(), command, Script::Request.place()));
-        let in_time = patience.bound(async {
-            tokio::select! {
-                biased;
-                reply = &mut coming => Some(reply),
-                // What comes of it nobody knows, but others need not wait for that.
-                () = connection.until_broken() => None,
-            }
-        });
-        let in_time = in_time.await.flatten();
-        let is_in_time = in_time.is_some();
-        let reply = match in_time {
-            Some(reply) => reply,
-            None => {
-                if lane.stay_behind() {
-                    self.start_carrier(lane);
-                }
-                // Whoever is still there waits for as long as he may.
-                match patience.bound(&mut coming).await {
-                    Some(reply) => reply,
-                    None => self.listen(round, coming).await,
-                }
-            }
-        };
-        self.hear_left(round.settle(|batch| read(batch, &connection, reply)));
-        is_in_time
-    }
-
-    /// What comes of a round after Redis has had its time.
-    async fn listen(
-        &self,
-        round: &Round,
-        coming: impl Future<Output = Result<Value, RedisError>>,
-    ) -> Result<Value, RedisError> {
-        let (hurried, is_awaited) = round.is_overdue();
-        (0..hurried).for_each(|_| self.breaker.miss());
-        let longest = if is_awaited { LONGEST_LATE } else { Duration::ZERO };
-        let reply = time::timeout(longest, coming).await;
-        reply.unwrap_or_else(|_| Err((ErrorKind::Io, "no answer came").into()))
-    }
-
-    /// Sees to those who did not wait for their round.
-    fn hear_left(self: &Arc<Self>, left: Left) {
-        for (late, answer) in left.late {
-            self.hear_late(late, answer);
         }
     }
 
@@ -314,7 +242,7 @@ impl Way {
     /// Calls a script by its name; where Redis has forgotten it, with its text, from which Redis knows it
     /// again. To load it and to call it again would be two steps, between which it may be forgotten once
     /// more.
-    fn call(
+    pub(super) fn call(
         &self,
         mut connection: Connection,
         command: Cmd,
@@ -336,26 +264,6 @@ impl Way {
     }
 }
 
-/// Reads what came of a round.
-fn read(
-    batch: &Batch,
-    connection: &Connection,
-    reply: Result<Value, RedisError>,
-) -> Result<Said, StoreError> {
-    let reply = match reply {
-        Ok(Value::ServerError(error)) => Err(RedisError::from(error)),
-        reply => reply,
-    };
-    let reply = reply.map_err(|error| failure(connection, &error))?;
-    let said = batch.read(reply);
-    let said = said.ok_or_else(|| round::done::<()>(None).err().unwrap_or(StoreError::Lost))?;
-    // Some mean more than that one request.
-    for error in said.errors() {
-        failure(connection, &error.clone().into());
-    }
-    Ok(said)
-}
-
 /// What an error means, for the request and for the connection.
 pub(super) fn failure(connection: &Connection, error: &RedisError) -> StoreError {
     let code = fault::code(error);
@@ -365,63 +273,6 @@ pub(super) fn failure(connection: &Connection, error: &RedisError) -> StoreError
     match code {
         Some(_) => StoreError::Refused(fault::in_words(error)),
         None => StoreError::Lost,
-    }
-}
-
-/// A request that waits for its round. Dropped before it was answered, it is left, and given back what it is charged.
-struct Seat<'a> {
-    way: &'a Arc<Way>,
-    lane: Arc<Lane>,
-    round: Arc<Round>,
-    place: usize,
-    question: &'a Question,
-    /// When the wait began.
-    began: Timestamp,
-    /// Whether it is answered, or left.
-    has_left: bool,
-}
-
-impl Seat<'_> {
-    async fn answer(&mut self) -> Result<Answer, StoreError> {
-        let answer =
-            future::poll_fn(|context| self.round.poll(self.place, self.question, context)).await;
-        self.has_left = true;
-        answer
-    }
-
-    /// Does not wait any more, though Redis may still have had time where it `is_hurried`. Returns why.
-    fn leave(&mut self, is_hurried: bool) -> StoreError {
-        self.has_left = true;
-        let Self { way, question, began, .. } = *self;
-        let leaving = self.round.leave(self.place, is_hurried, || {
-            if !question.charges() {
-                return None;
-            }
-            let Ok(place) = Arc::clone(&way.late).try_acquire_owned() else {
-                way.condition.count_late_charge(false);
-                return None;
-            };
-            Some(Late { question: question.clone(), began, is_hurried, _place: place })
-        });
-        match leaving {
-            Leaving::Sent => StoreError::Late,
-            Leaving::Answered(late, answer) => {
-                way.hear_late(*late, answer);
-                StoreError::Late
-            }
-            Leaving::Unsent => {
-                self.lane.forget_empty();
-                if self.lane.has_none() { StoreError::Unreachable } else { StoreError::Busy }
-            }
-        }
-    }
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        if !self.has_left {
-            self.leave(true);
-        }
     }
 }
 

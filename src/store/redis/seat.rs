@@ -1,0 +1,81 @@
+//! A seat in a round, for as long as somebody waits there.
+
+use super::{
+    lane::Lane,
+    round::{Late, Leaving, Round},
+    way::Way,
+};
+use crate::{
+    clock::Timestamp,
+    store::StoreError,
+    verdict::{Answer, Question},
+};
+use std::{future, sync::Arc};
+
+/// A request that waits for its round. Dropped before it was answered, it is left, and given back what it is charged.
+pub(super) struct Seat<'a> {
+    way: &'a Arc<Way>,
+    lane: Arc<Lane>,
+    round: Arc<Round>,
+    place: usize,
+    question: &'a Question,
+    /// When the wait began.
+    began: Timestamp,
+    /// Whether it is answered, or left.
+    has_left: bool,
+}
+
+impl<'a> Seat<'a> {
+    /// A seat for a request; `None` where too many wait already.
+    pub(super) fn take(way: &'a Arc<Way>, question: &'a Question) -> Option<Self> {
+        let (lane, began) = (way.lanes.here(), way.clock.now());
+        let (round, place, calls_carrier) = lane.join(question)?;
+        if calls_carrier {
+            way.start_carrier(&lane);
+        }
+        Some(Self { way, lane, round, place, question, began, has_left: false })
+    }
+
+    /// What became of the request.
+    pub(super) async fn answer(&mut self) -> Result<Answer, StoreError> {
+        let answer =
+            future::poll_fn(|context| self.round.poll(self.place, self.question, context)).await;
+        self.has_left = true;
+        answer
+    }
+
+    /// Does not wait any more, though Redis may still have had time where it `is_hurried`. Returns why.
+    pub(super) fn leave(&mut self, is_hurried: bool) -> StoreError {
+        self.has_left = true;
+        let Self { way, question, began, .. } = *self;
+        let leaving = self.round.leave(self.place, is_hurried, || {
+            if !question.charges() {
+                return None;
+            }
+            let Ok(place) = Arc::clone(&way.late).try_acquire_owned() else {
+                way.condition.count_late_charge(false);
+                return None;
+            };
+            Some(Late { question: question.clone(), began, is_hurried, _place: place })
+        });
+        match leaving {
+            Leaving::Sent => StoreError::Late,
+            Leaving::Answered(late, answer) => {
+                way.hear_late(*late, answer);
+                StoreError::Late
+            }
+            Leaving::Unsent => {
+                self.lane.forget_empty();
+                if self.lane.has_none() { StoreError::Unreachable } else { StoreError::Busy }
+            }
+        }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.leave(true);
+        }
+    }
+}
