@@ -22,6 +22,7 @@ mod tally;
 mod timer;
 
 use crate::arguments::Load;
+use anyhow::Context as _;
 use line::Head;
 use message::Message;
 use std::{
@@ -95,7 +96,8 @@ pub(crate) fn run(arguments: &Load) -> anyhow::Result<ExitCode> {
             let comparison = compare::run(arguments).await?;
             anyhow::Ok((comparison.written(arguments.json), comparison.is_answered()))
         } else {
-            let plan = Plan::new(arguments, arguments.target.clone())?;
+            let plan = Plan::new(arguments, arguments.target.clone());
+            let plan = plan.with_context(|| format!("--target {}", arguments.target))?;
             let summary = measure::run(plan, &arguments.processes, &arguments.target).await?;
             anyhow::Ok((summary.written(arguments.json), summary.is_answered()))
         }

@@ -24,67 +24,54 @@ const COMING: u64 = 2000;
 const SECOND_US: u64 = 1_000_000;
 
 pub(crate) fn measure() -> Result<String, Failure> {
-    let mut text = resident_per_key()?;
-    text += "\nAn hour of churn by a clock that is moved by hand: ";
-    let _ = writeln!(
-        text,
-        "{} new keys a second, each live for a minute, so {} at a time.\n",
-        number(COMING as f64),
-        number((COMING * 60) as f64)
-    );
-    text += &churn();
-    Ok(text)
-}
-
-/// Fills a store.
-fn resident_per_key() -> Result<String, Failure> {
-    let check = check(token_bucket::Limit::per_unit(100, Unit::Day));
     // Room to spare: a shard that is full by chance must not forget any of them.
     let store = Memory::new(2 * KEYS as usize);
     let before = resident_bytes();
-    let mut text = 0;
-    for user in 0..KEYS {
-        let key = key(user);
-        text += key.as_str().len();
-        black_box(store.decide(Timestamp::from_micros(1), &Question::new(vec![key], vec![check])));
-    }
+    let text = fill(&store);
     let grown = resident_bytes() - before;
     if store.len() as u64 != KEYS {
         return Err(format!("{} of {KEYS} keys are live", store.len()).into());
     }
     let (each, text) = (grown as f64 / KEYS as f64, text as f64 / KEYS as f64);
-    Ok(format!(
-        "{} live keys take {} MiB: **{each:.0} bytes a key**, {text:.0} of them its own text.\n",
+    let mut document = format!(
+        "{} live keys take {} MiB: **{each:.0} bytes a key**, {text:.0} of them its own text.\n\nBeside these, an hour of churn by a clock that is moved by hand: {} new keys a second, each live for a minute.\n\n",
         number(KEYS as f64),
-        grown >> 20
-    ))
+        grown >> 20,
+        number(COMING as f64)
+    );
+    churn(&store, before, &mut document);
+    Ok(document)
 }
 
-/// Has keys come and go.
-fn churn() -> String {
+/// Has as many keys as wanted, live for a day; how many bytes of text they are.
+fn fill(store: &Memory) -> usize {
+    let check = check(token_bucket::Limit::per_unit(1, Unit::Day));
+    let keys = (0..KEYS).map(|user| {
+        let key = key(user);
+        let text = key.as_str().len();
+        black_box(store.decide(Timestamp::from_micros(1), &Question::new(vec![key], vec![check])));
+        text
+    });
+    keys.sum()
+}
+
+/// Has other keys come and go, and adds a table of what the process has in memory meanwhile.
+fn churn(store: &Memory, before: usize, document: &mut String) {
     let check = check(token_bucket::Limit::per_unit(1, Unit::Minute));
-    let store = Memory::new(KEYS as usize);
-    let before = resident_bytes();
-    let mut table =
-        "| minutes | keys kept | resident, MiB more than at first |\n|---|---|---|\n".to_owned();
+    *document += "| minutes | keys kept | resident, MiB more than at first |\n|---|---|---|\n";
     for second in 0..HOUR_S {
         for user in 0..COMING {
             let now = Timestamp::from_micros(second * SECOND_US + user * SECOND_US / COMING + 1);
-            let key = key(second * COMING + user);
+            let key = key(KEYS + second * COMING + user);
             black_box(store.decide(now, &Question::new(vec![key], vec![check])));
         }
         let passed = second + 1;
         if passed.is_multiple_of(LOOK_EVERY_S) {
-            let resident = resident_bytes().saturating_sub(before) as f64 / f64::from(1 << 20);
-            let _ = writeln!(
-                table,
-                "| {} | {} | {resident:.1} |",
-                passed / 60,
-                number(store.len() as f64)
-            );
+            let resident = (resident_bytes() - before) >> 20;
+            let kept = number(store.len() as f64);
+            let _ = writeln!(document, "| {} | {kept} | {resident} |", passed / 60);
         }
     }
-    table
 }
 
 fn check(limit: token_bucket::Limit) -> Check {
