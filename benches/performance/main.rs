@@ -9,6 +9,7 @@
 mod support;
 
 mod document;
+mod grants;
 mod keys;
 mod machine;
 mod memory;
@@ -30,11 +31,12 @@ type Measure = fn() -> Result<String, Failure>;
 
 /// The sections, in the order in which they are measured. Keys come first: what this process has in memory is
 /// measured there, and nothing else has been there by then.
-const SECTIONS: [(&str, Measure); 4] = [
+const SECTIONS: [(&str, Measure); 5] = [
     ("keys", keys::measure),
     ("memory", memory::measure),
     ("descriptors", memory::measure_descriptors),
     ("redis", redis::measure),
+    ("grants", grants::measure),
 ];
 
 #[allow(clippy::print_stderr, reason = "how it goes is for whoever ran it")]

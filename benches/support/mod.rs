@@ -17,6 +17,16 @@ pub(crate) fn used_memory(redis: &mut Connection) -> Result<u64, Box<dyn std::er
     Ok(field(&info, "used_memory").parse()?)
 }
 
+/// How many scripts were called so far.
+pub(crate) fn calls(
+    redis: &mut Connection,
+) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+    let info: String = redis::cmd("INFO").arg("commandstats").query(redis)?;
+    let evalsha = field(&info, "cmdstat_evalsha");
+    let calls = evalsha.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+    Ok(calls.unwrap_or("0").parse()?)
+}
+
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let mut lines = info.lines();
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default()
