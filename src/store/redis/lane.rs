@@ -34,7 +34,7 @@ use tokio::{
 /// on its way there, one on its way back, and one is being read.
 const MOST_UNDER_WAY: usize = 4;
 
-/// The most batches that are gathered. Redis does as many in some 3 ms; more requests would only wait for each other,
+/// The most batches that are gathered. Redis takes some 5 ms for as many; more requests would only wait for each other,
 /// until all are late.
 const MOST_GATHERED: usize = 16;
 
