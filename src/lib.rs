@@ -18,6 +18,7 @@ pub mod clock;
 pub mod config;
 pub mod decider;
 pub mod decision;
+pub mod grant;
 pub mod grpc;
 pub mod http;
 pub mod intake;

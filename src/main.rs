@@ -31,7 +31,6 @@ use tokio::{
     time,
 };
 use tollgate::{
-    clock::Clock,
     config::{self, Digest, Loaded},
     decider::{Decider, Modes},
     grpc::Headers,
@@ -128,7 +127,8 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
         let hangup = signal(SignalKind::hangup())?;
         let screen = screen::of(&listeners, &loaded, &kind, arguments)?;
         let rules = Rules::new(loaded.domains);
-        let decider = Decider::new(rules, store, Clock::monotonic(), modes(arguments, &headers));
+        let clock = store.clock();
+        let decider = Decider::new(rules, store, clock, modes(arguments, &headers));
         decider.hear_first_orders().await;
         print(&mut stdout(), &screen)?;
         let options = options(&arguments.rules);

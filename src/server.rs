@@ -280,7 +280,8 @@ pub async fn serve(
     }
     drop(answering);
     let telling = time::timeout(LAST_TELLING, teller);
-    let _ = tokio::join!(decider.finish_releases(LAST_RELEASES), telling);
+    let returning = time::timeout(LAST_RELEASES, decider.store().finish_grants());
+    let _ = tokio::join!(decider.finish_releases(LAST_RELEASES), returning, telling);
     drop(over);
     // What it has to say last is short.
     let _ = watcher.await;

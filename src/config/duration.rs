@@ -36,6 +36,11 @@ const NOTHING: Bound = Bound { micros: 0, in_words: "nothing", text: "0s" };
 /// The shortest that can be written, but for nothing.
 const INSTANT: Bound = Bound { micros: 1_000, in_words: "a millisecond", text: "1ms" };
 
+const HUNDREDTH: Bound = Bound { micros: 10_000, in_words: "ten milliseconds", text: "10ms" };
+
+const TEN_SECONDS: Bound =
+    Bound { micros: 10 * Unit::Second.micros(), in_words: "ten seconds", text: "10s" };
+
 const SECOND: Bound = Bound { micros: Unit::Second.micros(), in_words: "a second", text: "1s" };
 
 const HALF_AN_HOUR: Bound =
@@ -50,6 +55,9 @@ const YEAR: Bound = Bound { micros: Unit::Year.micros(), in_words: "a year", tex
 
 /// The period of a rate.
 pub(super) const PERIOD: Bounds = Bounds { least: INSTANT, most: YEAR };
+
+/// The time for which a replica keeps what it took ahead of need.
+pub(super) const GRANT: Bounds = Bounds { least: HUNDREDTH, most: TEN_SECONDS };
 
 /// A lease.
 pub(super) const LEASE: Bounds = Bounds { least: INSTANT, most: DAY };

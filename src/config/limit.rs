@@ -4,7 +4,7 @@ use super::{
     Diagnostic, Place, concurrency,
     diagnostic::{Report, shown},
     flag::Flags,
-    fleet,
+    fleet, grants,
     lease::Beside,
     limits,
     node::{Entry, Mapping},
@@ -114,6 +114,7 @@ pub(super) fn read(
             Kind::Unlimited
         }
         Kind::Limit(limiter::Limit::TokenBucket(limit)) if flags.overdraw => {
+            grants::check(mapping, entry, &limiter::Limit::TokenBucket(limit), report);
             Kind::Limit(limiter::Limit::TokenBucket(limit.with_overdraw()))
         }
         kind => kind,

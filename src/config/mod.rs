@@ -19,6 +19,7 @@ mod duration;
 mod file;
 mod flag;
 mod fleet;
+mod grants;
 mod head;
 mod lease;
 mod limit;

@@ -4,6 +4,7 @@ use super::{
     Diagnostic,
     diagnostic::{Report, shown},
     duration::{self, leading_number},
+    grants,
     limit::Limiter,
     node::{Entry, Mapping, Value},
     value,
@@ -38,9 +39,11 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
         );
         return None;
     };
+    let grants = mapping.get("grants").map(|entry| grants::read(entry, report));
     let (rate, burst) = (read_rate(rate, report)?, burst?);
     let refuses = refuses(mapping, rate, burst);
     let limit = token_bucket::Limit::new(rate, burst.unwrap_or(rate.tokens));
+    let limit = limit.with_grants(grants.flatten());
     let kind = Kind::Limit(Limit::TokenBucket(limit));
     Some(Limiter { refuses, ..Limiter::of(kind) })
 }

@@ -39,7 +39,8 @@ const POOL_UTILIZATION: &[&str] =
 const ENTRY: &[&str] = &["key", "value"];
 const DESCRIPTOR: &[&str] = &["limits", "descriptors", "share_threshold", "value_to_metric"];
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const TOKEN_BUCKET: &[&str] = &["rate", "burst"];
+const TOKEN_BUCKET: &[&str] = &["rate", "burst", "grants"];
+const GRANTS: &[&str] = &["share", "max_age"];
 const CONCURRENCY: &[&str] = &["max", "lease_ttl"];
 const FLEET: &[&str] = &["pool", "critical"];
 const UTILIZATION: &[&str] = &["pool", "class", "shed_by"];
@@ -60,6 +61,8 @@ pub(super) enum Home {
     Item,
     RateLimit,
     TokenBucket,
+    /// `grants` in a token bucket.
+    Grants,
     Concurrency,
     Fleet,
     /// `utilization` as a limit.
@@ -72,11 +75,12 @@ pub(super) enum Home {
 }
 
 impl Home {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::File,
         Self::Descriptor,
         Self::RateLimit,
         Self::TokenBucket,
+        Self::Grants,
         Self::Concurrency,
         Self::Fleet,
         Self::Utilization,
@@ -97,6 +101,7 @@ impl Home {
             Self::Item => [LIMITERS, FLAGS].concat(),
             Self::RateLimit => RATE_LIMIT.to_vec(),
             Self::TokenBucket => TOKEN_BUCKET.to_vec(),
+            Self::Grants => GRANTS.to_vec(),
             Self::Concurrency => CONCURRENCY.to_vec(),
             Self::Fleet => FLEET.to_vec(),
             Self::Utilization => UTILIZATION.to_vec(),
@@ -115,6 +120,7 @@ impl Home {
             Self::Item => "an item of `limits`",
             Self::RateLimit => "`rate_limit`",
             Self::TokenBucket => "`token_bucket`",
+            Self::Grants => "`grants`",
             Self::Concurrency => "`concurrency`",
             Self::Fleet => "`fleet`",
             Self::Utilization => "`utilization`",
@@ -133,6 +139,7 @@ impl Home {
             Self::Descriptor | Self::Item => "in a descriptor, beside `key` and the limit",
             Self::RateLimit => "inside `rate_limit`",
             Self::TokenBucket => "inside `token_bucket`",
+            Self::Grants => "inside `grants`, in a `token_bucket`",
             Self::Concurrency => "inside `concurrency`",
             Self::Fleet => "inside `fleet`",
             Self::Utilization => "inside `utilization`, beside `key`",

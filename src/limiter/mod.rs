@@ -116,7 +116,8 @@ impl State {
         }
     }
 
-    const fn token_bucket(&self) -> Option<token_bucket::State> {
+    /// The state of a token bucket, where it is one.
+    pub const fn token_bucket(&self) -> Option<token_bucket::State> {
         match self {
             Self::TokenBucket(state) => Some(*state),
             _ => None,
@@ -368,6 +369,14 @@ impl Limit {
         }
     }
 
+    /// How slices of it may be taken ahead of need, where they may.
+    pub const fn grants(&self) -> Option<token_bucket::Grants> {
+        match self {
+            Self::TokenBucket(limit) => limit.grants(),
+            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
+        }
+    }
+
     /// Whether who is refused by it asks for nothing out of the ordinary: it is the service that is short
     /// of room.
     pub const fn sheds_load(&self) -> bool {
@@ -380,11 +389,7 @@ impl Limit {
     /// Its parameters as JSON, named as in a rule file.
     pub fn to_json(&self) -> serde_json::Value {
         let parameters = match self {
-            Self::TokenBucket(limit) => serde_json::json!({
-                "rate": { "tokens": limit.rate().tokens, "per": limit.rate().period() },
-                "burst": limit.burst(),
-                "overdraw": limit.overdraw(),
-            }),
+            Self::TokenBucket(limit) => limit.to_json(),
             Self::Concurrency(limit) => limit.to_json(),
             Self::Fleet(limit) => limit.to_json(),
             Self::Utilization(limit) => limit.to_json(),

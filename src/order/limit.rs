@@ -62,6 +62,7 @@ impl Amount {
             (Self::Rate { tokens, period_us, burst }, Limit::TokenBucket(limit)) => {
                 let set = token_bucket::Limit::new(Rate { tokens, period_us }, burst);
                 let set = if limit.overdraw() { set.with_overdraw() } else { set };
+                let set = set.with_grants(limit.grants());
                 Some(Limit::TokenBucket(set))
             }
             (Self::InFlight { max }, Limit::Concurrency(limit)) => {

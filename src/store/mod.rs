@@ -13,7 +13,7 @@ pub use redis::{Listening, Redis};
 pub use timing::{Operation, Timing};
 
 use crate::{
-    clock::{Deadline, Timestamp},
+    clock::{Clock, Deadline, Timestamp},
     key::Key,
     lease::{LeaseId, Release, Released, Renewed, Term},
     limiter::State,
@@ -81,6 +81,29 @@ pub struct Condition {
     pub forgotten_live: u64,
     /// Requests that were refused without asking it, for it had refused as much just before.
     pub denials: u64,
+}
+
+/// What went on with tokens that were taken out of shared buckets ahead of need, since the store was made. Each only
+/// grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GrantCounts {
+    /// Requests that were decided by what was in hand.
+    pub served: u64,
+    /// Tokens that were taken.
+    pub taken: u64,
+    /// Those that were spent.
+    pub spent: u64,
+    /// Those that were given back, for they were too old or the process ended.
+    pub returned: u64,
+    /// Those that are gone: the limit was changed or the counter reset, or nobody knows whether they came back.
+    pub lost: u64,
+}
+
+impl GrantCounts {
+    /// Tokens in hand.
+    pub const fn in_hand(&self) -> u64 {
+        self.taken.saturating_sub(self.spent + self.returned + self.lost)
+    }
 }
 
 /// Charges of requests that the store decided after their caller had been answered. Each only grows.
@@ -176,6 +199,29 @@ impl Store {
         match self {
             Self::Memory(_) => {}
             Self::Redis(redis) => redis.time(timing),
+        }
+    }
+
+    /// The clock by which it is to be told the time.
+    pub fn clock(&self) -> Clock {
+        match self {
+            Self::Memory(_) => Clock::monotonic(),
+            Self::Redis(redis) => redis.clock(),
+        }
+    }
+
+    /// What went on with tokens that were taken ahead of need, where they are.
+    pub fn grants(&self) -> Option<GrantCounts> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.grants()),
+        }
+    }
+
+    /// Gives back what was taken ahead of need. Nothing more is.
+    pub async fn finish_grants(&self) {
+        if let Self::Redis(redis) = self {
+            redis.finish_grants().await;
         }
     }
 

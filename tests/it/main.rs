@@ -24,6 +24,7 @@ mod envoy_leases;
 mod envoy_shedding;
 mod failure;
 mod faults;
+mod grants;
 mod grpc;
 mod hostile;
 mod http;

@@ -3,6 +3,7 @@
 //! expires; the scripts are joined with a clock that is told the time.
 
 mod batch;
+mod grant;
 mod history;
 mod shadow;
 mod stored;

@@ -21,11 +21,13 @@
 //! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
+mod grants;
 mod rate;
 mod script;
 #[cfg(test)]
 mod tests;
 
+pub use grants::Grants;
 use rate::Grains;
 pub use rate::Rate;
 pub use script::SCRIPT;
@@ -52,6 +54,7 @@ pub struct Limit {
     burst: u32,
     overdraw: bool,
     grains: Grains,
+    grants: Option<Grants>,
 }
 
 /// What is kept of a bucket.
@@ -78,7 +81,7 @@ impl Limit {
     /// A bucket of `burst` tokens, refilled at `rate`. At a rate of 0 it holds nothing.
     pub fn new(rate: Rate, burst: u32) -> Self {
         let burst = if rate.tokens == 0 { 0 } else { burst };
-        Self { rate, burst, overdraw: false, grains: Grains::of(rate, burst) }
+        Self { rate, burst, overdraw: false, grains: Grains::of(rate, burst), grants: None }
     }
 
     /// The bucket of an envoyproxy/ratelimit `rate_limit`: what one unit brings is also what it holds.
@@ -91,6 +94,12 @@ impl Limit {
     #[must_use]
     pub const fn with_overdraw(self) -> Self {
         Self { overdraw: true, ..self }
+    }
+
+    /// The same bucket, of which replicas may take slices ahead of need.
+    #[must_use]
+    pub const fn with_grants(self, grants: Option<Grants>) -> Self {
+        Self { grants, ..self }
     }
 
     /// The share of one of so many replicas, each of which limits for itself. Their rates add up to this
@@ -118,6 +127,11 @@ impl Limit {
         self.overdraw
     }
 
+    /// How slices of it may be taken, where they may.
+    pub const fn grants(&self) -> Option<Grants> {
+        self.grants
+    }
+
     /// The unit in which as many tokens arrive as it holds, if there is one.
     pub fn unit(&self) -> Option<Unit> {
         self.rate.unit_of(self.burst)
@@ -135,6 +149,19 @@ impl Limit {
             Some(unit) => format!("{} per {unit}", self.burst),
             None => format!("{}, bursts of {}", self.rate.in_words(), self.burst),
         }
+    }
+
+    /// Its parameters as JSON, named as in a rule file.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut parameters = serde_json::json!({
+            "rate": { "tokens": self.rate.tokens, "per": self.rate.period() },
+            "burst": self.burst,
+            "overdraw": self.overdraw,
+        });
+        if let (Some(parameters), Some(grants)) = (parameters.as_object_mut(), self.grants) {
+            parameters.insert("grants".to_owned(), grants.to_json());
+        }
+        parameters
     }
 
     /// Whether a cost is settled whatever else the request meets.

@@ -160,6 +160,11 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
     for (_, mark) in marks.into_iter().filter(|(is_set, _)| *is_set) {
         let _ = write!(what, " [{mark}]");
     }
+    if let Kind::Limit(limit) = &rule.kind
+        && let Some(grants) = limit.grants()
+    {
+        let _ = write!(what, " [grants: {}]", grants.in_words());
+    }
     if let Some(policy) = rule.on_store_failure {
         let _ = write!(what, " [on_store_failure: {}]", policy.name());
     }

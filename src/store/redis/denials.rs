@@ -17,6 +17,9 @@
 //! reset, is forgotten here at once, and what was asked before that is not believed any more. Of what others do
 //! nothing is known, so nothing is believed for longer than [`LONGEST_BELIEVED_US`].
 //!
+//! A bucket of which slices are taken ahead of need, and that was empty then, is left alone for a moment in the same
+//! way: what is refused so might pass, and is the price of asking seldom ([`grant`](crate::grant)).
+//!
 //! Time comes from outside. The room is bounded: in each place where a key may be, what ends first makes room.
 
 #[cfg(test)]
@@ -174,6 +177,18 @@ impl Denials {
                 }
             }
         }
+    }
+
+    /// Has all be refused until then that a limit would be asked for under this key: the bucket was empty when it was
+    /// asked for a slice, and is left alone until one is there. `passes` is when there is a token.
+    pub(super) fn refuse(
+        &self,
+        asked: Asked,
+        key: Key,
+        limit: Limit,
+        [until, passes]: [Timestamp; 2],
+    ) {
+        self.keep(asked, Denial { key, limit, cost: 1, passes, believed: until });
     }
 
     /// Something was given back to what is under this key, or it was forgotten: what was asked until now is not

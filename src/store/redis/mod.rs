@@ -16,6 +16,7 @@ mod condition;
 mod connection;
 mod denials;
 mod fault;
+mod grants;
 mod heartbeat;
 mod lane;
 mod late;
@@ -32,12 +33,12 @@ pub use address::{Address, AddressError, Certificates};
 pub use listener::Listening;
 
 use crate::{
-    clock::{Deadline, Timestamp},
+    clock::{Clock, Deadline, Timestamp},
     key::{Key, Path},
     lease::{LeaseId, Leased, Release, Released, Renewed, Term},
     limiter::State,
     store::{
-        self, Operation, Queues, StoreError, Timing,
+        self, GrantCounts, Operation, Queues, StoreError, Timing,
         orders::{Telling, Told},
     },
     verdict::{Answer, Question, Verdict},
@@ -45,6 +46,7 @@ use crate::{
 };
 use condition::Condition;
 use connection::Manager;
+use grants::Grants;
 use lane::TRY_EVERY;
 use listener::Listener;
 use redis::{Pipeline, Value};
@@ -79,6 +81,7 @@ type Scripts = [String; Script::ALL.len()];
 pub struct Redis {
     address: Address,
     way: Arc<Way>,
+    grants: Arc<Grants>,
     listener: Listener,
     /// What goes on in the background, for as long as there is the store.
     _tasks: JoinSet<()>,
@@ -109,7 +112,9 @@ impl Redis {
         tasks.spawn(tick(Arc::clone(&way)));
         tasks.spawn(probe(Arc::clone(&way)));
         tasks.spawn(heartbeat::beat(Arc::clone(&way)));
-        Ok(Self { address, way, listener, _tasks: tasks })
+        let grants = Arc::new(Grants::new(way.clock.clone()));
+        tasks.spawn(grants::fetch(Arc::clone(&way), Arc::clone(&grants)));
+        Ok(Self { address, way, grants, listener, _tasks: tasks })
     }
 
     /// Where it is.
@@ -140,13 +145,28 @@ impl Redis {
         self.way.time(timing);
     }
 
+    /// The clock by which it is told the time.
+    pub fn clock(&self) -> Clock {
+        self.way.clock.clone()
+    }
+
+    /// What went on with tokens that were taken ahead of need.
+    pub fn grants(&self) -> GrantCounts {
+        self.grants.counts()
+    }
+
+    /// Gives back what was taken ahead of need. Nothing more is.
+    pub async fn finish_grants(&self) {
+        self.grants.finish(&self.way).await;
+    }
+
     /// How many processes use it, this one included, where it has told.
     pub fn replicas(&self) -> Option<u32> {
         self.way.condition.replicas()
     }
 
-    /// Decides a request, as one atomic step. What Redis has refused just before is refused without asking it;
-    /// that is known by `now`, this process's time.
+    /// Decides a request, as one atomic step. What is in hand is spent without asking Redis, and what it has refused just
+    /// before is refused; both are known by `now`, the time by [`Redis::clock`].
     ///
     /// # Errors
     ///
@@ -163,7 +183,8 @@ impl Redis {
             let answer = Answer { outcomes: Vec::new(), leased: Leased::Nothing };
             return Ok(Verdict::of(checks, answer));
         }
-        if let Some(verdict) = denials.answer(now, question) {
+        let known = self.grants.serve(now, question).or_else(|| denials.answer(now, question));
+        if let Some(verdict) = known {
             return Ok(verdict);
         }
         let asked = denials.asked(now);
@@ -247,6 +268,7 @@ impl Redis {
             pipe.cmd("PUBLISH").arg(key.as_str()).arg("");
         }
         let forgotten = self.all_of(&pipe, self.way.timeout()).await;
+        self.grants.forget(keys);
         keys.iter().for_each(|key| self.way.denials.open(key));
         forgotten.map(drop)
     }

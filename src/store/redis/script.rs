@@ -3,9 +3,10 @@
 use super::{batch::Batch, shadow};
 use crate::{
     clock::Timestamp,
+    grant::{Ask, Granted},
     key::Key,
     lease::{Attempt, LeaseId, Release, Released, Renewed, Term},
-    limiter,
+    limiter::{self, token_bucket},
     shadow::Seen,
     store::orders::{Change, Changed, Fields, Telling, Told, Version},
     verdict::{Answer, Question},
@@ -31,6 +32,7 @@ const REPORT: &str = include_str!("../../../lua/report.lua");
 const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 const ORDERS: &str = include_str!("../../../lua/orders.lua");
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
+const GRANT: &str = include_str!("../../../lua/grant.lua");
 
 /// A script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +51,13 @@ pub enum Script {
     Orders,
     /// Adds what a rule in shadow did.
     Shadow,
+    /// Hands out tokens ahead of need, and takes them back.
+    Grant,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Request,
         Self::Release,
         Self::Renew,
@@ -61,6 +65,7 @@ impl Script {
         Self::Heartbeat,
         Self::Orders,
         Self::Shadow,
+        Self::Grant,
     ];
 
     /// Where it stands in the list.
@@ -73,6 +78,7 @@ impl Script {
             Self::Heartbeat => 4,
             Self::Orders => 5,
             Self::Shadow => 6,
+            Self::Grant => 7,
         }
     }
 
@@ -89,6 +95,7 @@ impl Script {
             Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
             Self::Orders => [clock, KEY, ORDERS].join("\n"),
             Self::Shadow => [clock, KEY, SHADOW].join("\n"),
+            Self::Grant => [clock, KEY, token_bucket::SCRIPT, GRANT].join("\n"),
         }
     }
 }
@@ -180,6 +187,21 @@ impl<'a> Call<'a> {
     pub fn shadow(keys: &'a [Key], seen: &Seen) -> Self {
         let arguments = vec![shadow::write(seen)];
         Self { script: Script::Shadow, keys: keys.iter().collect(), arguments }
+    }
+
+    /// To ask something of each of these buckets.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "instants, and what buckets hold, are below 2^53"
+    )]
+    pub fn grant(keys: Vec<&'a Key>, asks: &[Ask]) -> Self {
+        let numbers = asks.iter().flat_map(|ask| {
+            let burst = u64::from(ask.limit.burst());
+            let numbers = [ask.returned.min(burst), ask.since.as_micros(), ask.wanted.min(burst)];
+            ask.limit.arguments().into_iter().chain(numbers.map(|number| number as f64))
+        });
+        let arguments = vec![numbers.flat_map(f64::to_le_bytes).collect()];
+        Self { script: Script::Grant, keys, arguments }
     }
 
     /// The command for a Redis that knows the script by this name.
@@ -295,6 +317,24 @@ pub fn read_reported(reply: &Value) -> Option<Reply<Reported>> {
 /// Reads the reply to what a rule in shadow did.
 pub fn read_added(reply: &Value) -> Option<Reply<()>> {
     read(reply, |numbers| numbers.is_empty().then_some(()))
+}
+
+/// Reads the reply to so many who asked for tokens ahead of need: the time, and what each is given.
+pub fn read_granted(reply: &Value, count: usize) -> Option<Reply<(Timestamp, Vec<Granted>)>> {
+    read(reply, |numbers| {
+        let (now, granted) = numbers.split_first()?;
+        let granted = granted.chunks(3).map(|numbers| {
+            let &[tokens, remaining, next_in_us] = numbers else { return None };
+            Some(Granted {
+                tokens: tokens.try_into().ok()?,
+                remaining: remaining.try_into().ok()?,
+                next_in_us: next_in_us.try_into().ok()?,
+            })
+        });
+        let granted: Vec<Granted> = granted.collect::<Option<_>>()?;
+        let now = Timestamp::from_micros((*now).try_into().ok()?);
+        (granted.len() == count).then_some((now, granted))
+    })
 }
 
 /// Reads the reply to a heartbeat.

@@ -69,6 +69,35 @@ pub(super) fn register(instruments: &Instruments) {
             tell(charges.kept, &[KeyValue::new("outcome", "kept")]);
         },
     );
+    instruments.counter(
+        "tollgate.grants.decisions",
+        "Requests that were decided by tokens in hand, without asking the store",
+        |sources, tell| {
+            if let Some(grants) = sources.decider.store().grants() {
+                tell(grants.served, &[]);
+            }
+        },
+    );
+    instruments.counter(
+        "tollgate.grants.tokens",
+        "Tokens that were taken out of shared buckets ahead of need, and what became of them",
+        |sources, tell| {
+            let Some(grants) = sources.decider.store().grants() else { return };
+            for (event, count) in [
+                ("taken", grants.taken),
+                ("spent", grants.spent),
+                ("returned", grants.returned),
+                ("lost", grants.lost),
+            ] {
+                tell(count, &[KeyValue::new("event", event)]);
+            }
+        },
+    );
+    instruments.gauge("tollgate.grants.in_hand", "", "Tokens in hand", |sources, tell| {
+        if let Some(grants) = sources.decider.store().grants() {
+            tell(number(grants.in_hand()), &[]);
+        }
+    });
     instruments.gauge("tollgate.keys", "", "Keys in the memory store", |sources, tell| {
         if let Store::Memory(memory) = sources.decider.store() {
             tell(number(memory.len() as u64), &[]);

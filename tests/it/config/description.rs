@@ -64,6 +64,22 @@ fn a_domain_whose_leases_are_called_as_usual_says_nothing_of_them() {
 }
 
 #[test]
+fn slices_are_told_of_the_bucket_that_grants_them() {
+    let domains = domains(
+        "domain: edge\ndescriptors:\n  - {key: a, token_bucket: {rate: 100/s, grants: {share: 12.5%, max_age: 2s}}}\n  - {key: b, token_bucket: {rate: 100/s, grants: {}}}\n",
+    );
+    assert_snapshot!(describe::tree(&domains), @r"
+    edge
+    ├─ a   token_bucket 100 per second [grants: 12.5% for 2s]   edge:a
+    └─ b   token_bucket 100 per second [grants: 5% for 100ms]   edge:b
+    ");
+    let grants =
+        |place: usize| describe::json(&domains)[place]["limit"]["token_bucket"]["grants"].clone();
+    assert_eq!(grants(0), json!({ "share": 0.125, "max_age": "2s" }));
+    assert_eq!(grants(1), json!({ "share": 0.05, "max_age": "100ms" }));
+}
+
+#[test]
 fn json_has_pools_and_limits_on_slots() {
     let domains = domains(FLEET);
     let expected = json!([{

@@ -4,7 +4,10 @@ use super::{descriptor, merge_all, parse_all};
 use serde_json::json;
 use tollgate::{
     lease::{LONGEST_TERM_US, Term},
-    limiter::{Limit, concurrency, fleet, token_bucket},
+    limiter::{
+        Limit, concurrency, fleet,
+        token_bucket::{self, Grants},
+    },
     rules::{Capacity, Descriptor, Kind, LEASE_KEY, Label, OnStoreFailure, Pool, Rule},
     unit::Unit,
 };
@@ -45,6 +48,19 @@ fn a_rate_limit_is_a_bucket_of_one_unit() {
         let limit = bucket(&format!("rate_limit: {{unit: {name}, requests_per_unit: 5}}"));
         assert_eq!(limit, token_bucket::Limit::per_unit(5, unit), "{name}");
     }
+}
+
+#[test]
+fn slices_are_granted_as_is_said_or_as_usual() {
+    let grants = |inside: &str| bucket(&format!("token_bucket: {{rate: 100/s{inside}}}")).grants();
+    assert_eq!(grants(""), None);
+    let usual = Grants { share_parts: 50_000, max_age_us: 100_000 };
+    assert_eq!(grants(", grants: {}"), Some(usual));
+    assert_eq!(grants(", grants: {share: 5%, max_age: 100ms}"), Some(usual));
+    let other = Grants { share_parts: 1_000, ..usual };
+    assert_eq!(grants(", grants: {share: 0.1%}"), Some(other));
+    let other = Grants { max_age_us: 10_000_000, ..usual };
+    assert_eq!(grants(", grants: {max_age: 10s}"), Some(other));
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl What {
     }
 }
 
-fn any_rate() -> impl Strategy<Value = Limit> {
+pub(super) fn any_rate() -> impl Strategy<Value = Limit> {
     let tokens = prop_oneof![0_u32..=10, 1_u32..=100_000, any::<u32>(), Just(u32::MAX)];
     let burst = prop_oneof![Just(1_u32), 0_u32..=10, 1_u32..=1000, any::<u32>(), Just(u32::MAX)];
     let unit = prop::sample::select(Unit::ALL.to_vec());
@@ -303,7 +303,7 @@ fn any_taking() -> impl Strategy<Value = Taking> {
 }
 
 /// Mostly short times and a few long ones, and now and then a clock that is set back.
-fn any_step() -> impl Strategy<Value = i64> {
+pub(super) fn any_step() -> impl Strategy<Value = i64> {
     prop_oneof![
         2 => Just(0),
         2 => Just(EXACT_US),

@@ -87,6 +87,33 @@ fn token_buckets() {
 }
 
 #[test]
+fn grants() {
+    let check = |inside: &str, column: usize, message: &str| {
+        let text = descriptor(&format!("key: a\ntoken_bucket: {{rate: 1/s, grants: {inside}}}"));
+        let found = [(Severity::Error, 4, column + 4, message)];
+        super::check(&parse_all(&[&text]), &found, &text);
+    };
+    check("true", 35, "`grants` is true or false, not a mapping");
+    check("{part: 5%}", 36, "unknown key `part` in `grants`");
+    check("{share: all}", 43, "`all` is no share");
+    check("{share: 0.05%}", 43, "`share` is below a thousandth");
+    check("{share: 51%}", 43, "`share` is above a half");
+    check("{share: 5}", 43, "`share` is `5` times the whole");
+    check("{max_age: 9ms}", 45, "`max_age` is shorter than ten milliseconds");
+    check("{max_age: 11s}", 45, "`max_age` is longer than ten seconds");
+    check("{max_age: 100}", 45, "`max_age` has no unit of time");
+    check_descriptors(
+        Severity::Error,
+        &[(
+            "key: a\ntoken_bucket: {rate: 1/s, grants: {}}\noverdraw: true",
+            3,
+            11,
+            "`overdraw` beside `grants`: what was spent before anybody asks is not taken ahead of need",
+        )],
+    );
+}
+
+#[test]
 fn several_limits() {
     const ONE: &str = "a descriptor takes one limit, or several under `limits`";
     check_descriptors(
