@@ -33,7 +33,6 @@ bench: ## Measure how fast it is, write that to docs/performance.md, and print w
 	cargo bench --locked --bench performance
 	cargo bench --locked --bench micro
 	cargo bench --locked --bench redis
-	cargo bench --locked --bench grants
 	cargo bench --locked --bench leases
 	cargo bench --locked --bench shedding
 	cargo bench --locked --bench telemetry

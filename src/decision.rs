@@ -26,9 +26,6 @@ pub struct Decision {
     pub metadata: Map<String, Value>,
     /// Whether it was made without the store, by what the rules want done then.
     pub degraded: bool,
-    /// Whether it was refused for what the store had refused just before, and limits that do not matter then were
-    /// left unasked.
-    pub cached: bool,
 }
 
 /// What a request holds while it is in flight.

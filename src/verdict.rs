@@ -202,9 +202,6 @@ pub struct Verdict {
     pub leased: Leased,
     /// Why it is refused; `None` where it is admitted.
     pub refusal: Option<Refusal>,
-    /// By check, whether it was left unasked, for the others say all: then its outcome says nothing. None at all
-    /// where each was asked.
-    pub unasked: Vec<bool>,
 }
 
 /// Why a request is refused.
@@ -455,12 +452,7 @@ impl Verdict {
             }
         }
         let refusal = refusal(checks, &outcomes);
-        Self { outcomes, leased, refusal, unasked: Vec::new() }
-    }
-
-    /// Whether the check at this place was left unasked.
-    pub fn is_unasked(&self, place: usize) -> bool {
-        self.unasked.get(place).copied().unwrap_or_default()
+        Self { outcomes, leased, refusal }
     }
 }
 

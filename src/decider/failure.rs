@@ -166,7 +166,6 @@ impl Decider {
             lease: None,
             metadata: Map::new(),
             degraded: true,
-            cached: false,
         }
     }
 }

@@ -24,7 +24,6 @@ pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool
         lease: None,
         metadata: Map::new(),
         degraded: asked.policies.is_some(),
-        cached: !asked.verdict.unasked.is_empty(),
     }
 }
 
@@ -40,8 +39,10 @@ pub(super) fn refused_for_want_of_a_store() -> Refused {
 pub(super) fn standings(resolution: &Resolution<'_>, asked: &Asked) -> Vec<Standing> {
     let reader = Reader::of(resolution, asked);
     let seen = (0..reader.outcomes.len()).filter_map(|place| reader.seen(place));
-    let told = seen
-        .filter(|seen| seen.is_known && !seen.check.shadow_mode && !seen.check.limit.sheds_load());
+    let told = seen.filter(|seen| {
+        let is_known = seen.policy != Some(OnStoreFailure::Allow);
+        is_known && !seen.check.shadow_mode && !seen.check.limit.sheds_load()
+    });
     told.map(|seen| seen.standing()).collect()
 }
 
@@ -94,7 +95,6 @@ struct Reader<'a> {
     /// What each check's rule wants done without the store; none where it has decided.
     policies: &'a [OnStoreFailure],
     refusal: Option<Refusal>,
-    verdict: &'a Verdict,
 }
 
 /// A check, its outcome, and its rule.
@@ -104,31 +104,21 @@ struct Seen<'a> {
     outcome: &'a Outcome,
     rule: Option<&'a PlacedRule>,
     policy: Option<OnStoreFailure>,
-    /// Whether it is known what is left: not of what was only let pass, nor of what nobody was asked about.
-    is_known: bool,
 }
 
 impl<'a> Reader<'a> {
     fn of(resolution: &'a Resolution<'a>, asked: &'a Asked) -> Self {
-        let Asked { verdict, policies, .. } = asked;
+        let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
         let policies = policies.as_deref().unwrap_or_default();
-        Self {
-            resolution,
-            verdict,
-            outcomes: &verdict.outcomes,
-            policies,
-            refusal: verdict.refusal,
-        }
+        Self { resolution, outcomes, policies, refusal: *refusal }
     }
 
     fn seen(&self, place: usize) -> Option<Seen<'a>> {
-        let policy = self.policies.get(place).copied();
         Some(Seen {
             check: self.resolution.question.checks.get(place)?,
             outcome: self.outcomes.get(place)?,
             rule: *self.resolution.rules.get(place)?,
-            policy,
-            is_known: policy != Some(OnStoreFailure::Allow) && !self.verdict.is_unasked(place),
+            policy: self.policies.get(place).copied(),
         })
     }
 
@@ -136,7 +126,8 @@ impl<'a> Reader<'a> {
     /// one with the least left; the first where they are equal.
     fn status(&self, applied: &Applied<'_>) -> Status {
         let seen = applied.checks.clone().filter_map(|place| self.seen(place));
-        let seen = seen.filter(|seen| seen.is_known);
+        // Of what was only let pass, nobody knows how much is left.
+        let seen = seen.filter(|seen| seen.policy != Some(OnStoreFailure::Allow));
         let shown = seen.min_by_key(|seen| {
             let wait = seen.over().filter(|_| self.refuses(seen));
             // None is the least of waits, so it comes last when reversed.

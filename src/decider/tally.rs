@@ -25,8 +25,8 @@ pub(super) fn count(
     for (place, ((check, outcome), placed)) in checks.enumerate() {
         let of_values = by_value.next_if(|(of, _)| *of == place);
         let Some(placed) = placed else { continue };
-        // To give back says nothing about what is left, and of what was not asked nobody knows.
-        if matches!(check.cost, Cost::Refund(_)) || verdict.is_unasked(place) {
+        // To give back says nothing about what is left.
+        if matches!(check.cost, Cost::Refund(_)) {
             continue;
         }
         // A quota refuses only where none has room; one in shadow lets pass as well.

@@ -20,9 +20,6 @@ use serde_json::Value as Json;
 /// What says in the dynamic metadata that an answer was given without the store.
 const DEGRADED: &str = "degraded";
 
-/// What says there that limits were left unasked, for it was known that another refuses.
-const CACHED: &str = "cached";
-
 /// Writes an answer for the wire. `headers` are added; with `echoes` the dynamic metadata repeat the request
 /// beside the rules' own.
 pub(super) fn write_response(
@@ -41,10 +38,6 @@ pub(super) fn write_response(
         let fields = &mut metadata.get_or_insert_default().fields;
         fields.insert(DEGRADED.to_owned(), value(Kind::BoolValue(true)));
         to_add.extend(headers.degraded.iter().map(|name| headers::header(name, true)));
-    }
-    if decision.cached {
-        let fields = &mut metadata.get_or_insert_default().fields;
-        fields.insert(CACHED.to_owned(), value(Kind::BoolValue(true)));
     }
     let mut for_upstream = Vec::new();
     if let Some(Lease { id, name, key, headers, .. }) = decision.lease {

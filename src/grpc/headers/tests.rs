@@ -41,7 +41,6 @@ fn decision(statuses: Vec<Status>) -> Decision {
         lease: None,
         metadata: Map::new(),
         degraded: false,
-        cached: false,
     }
 }
 

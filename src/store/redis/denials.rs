@@ -2,7 +2,8 @@
 //!
 //! A bucket that has refused a cost of n, and would pass it in so long if nobody took anything, refuses every cost
 //! of n or more until then, whoever asks: what others take only makes it later. So Redis need not be asked again
-//! for each request of a caller who is far over his limit.
+//! for each request of a caller who is far over his limit. One that meets other limits as well is answered here only
+//! where all of them refuse it: else nobody here could say how it stands with them.
 //!
 //! ```text
 //!     asked       decided     answered                 decided + wait
@@ -52,9 +53,6 @@ const PER_SHARD: usize = 256;
 
 /// Places of a shard among which one key may be, a part of [`PER_SHARD`].
 const PLACES: usize = 8;
-
-/// Of a check that nobody was asked about.
-const UNASKED: Outcome = Outcome { over: None, remaining: 0, full_in_us: 0 };
 
 /// What Redis has refused.
 pub(super) struct Denials {
@@ -120,28 +118,19 @@ impl Denials {
         if names_lease || !all_take || question.settles_regardless() {
             return None;
         }
-        let mut enforced = checks.iter().enumerate().filter(|(_, check)| check.is_enforced());
-        let (refused, wait) = enforced.find_map(|(place, check)| {
-            let wait = self.wait(now, question, check)?;
-            Some((place, wait))
-        })?;
-        let waits = checks.iter().enumerate().map(|(place, check)| {
-            if place == refused { Some(wait) } else { self.wait(now, question, check) }
-        });
-        let waits: Vec<Option<Wait>> = waits.collect();
-        let outcomes = waits.iter().map(|wait| match wait {
-            Some(Wait::Micros(micros)) => {
-                Outcome { over: *wait, remaining: 0, full_in_us: *micros }
+        if !checks.iter().any(Check::is_enforced) {
+            return None;
+        }
+        // Also of what does not decide it the answer says how it stands: where that is not known, Redis is asked.
+        let outcome = |check| match self.wait(now, question, check)? {
+            over @ Wait::Micros(micros) => {
+                Some(Outcome { over: Some(over), remaining: 0, full_in_us: micros })
             }
-            _ => UNASKED,
-        });
-        let answer = Answer { outcomes: outcomes.collect(), leased: Leased::Nothing };
-        let verdict = Verdict::of(checks, answer);
+            Wait::Never => None,
+        };
+        let outcomes: Vec<Outcome> = checks.iter().map(outcome).collect::<Option<_>>()?;
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let is_whole = waits.iter().all(Option::is_some);
-        let unasked =
-            if is_whole { Vec::new() } else { waits.iter().map(Option::is_none).collect() };
-        Some(Verdict { unasked, ..verdict })
+        Some(Verdict::of(checks, Answer { outcomes, leased: Leased::Nothing }))
     }
 
     /// Redis is asked now.
