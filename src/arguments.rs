@@ -338,7 +338,7 @@ pub(crate) struct Serve {
 
     /// On how many threads gRPC is answered, each with connections of its own. Without it, on as many as there are
     /// cores for this process.
-    #[arg(long, value_name = "THREADS", env = "TOLLGATE_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "THREADS", env = "TOLLGATE_THREADS", value_parser = clap::value_parser!(u16).range(1..=255))]
     pub(crate) threads: Option<u16>,
 
     /// Ask for a gRPC connection of this age to be opened anew, so that connections spread over replicas

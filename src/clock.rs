@@ -94,7 +94,7 @@ pub async fn within<T>(patience: Duration, something: impl Future<Output = T>) -
 }
 
 /// What needs not be waited for, and so no timer and no look at the clock; `None` where it does.
-async fn at_once<F: Future>(mut something: Pin<&mut F>) -> Option<F::Output> {
+pub async fn at_once<F: Future>(mut something: Pin<&mut F>) -> Option<F::Output> {
     poll_fn(|context| match something.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
         Poll::Pending => Poll::Ready(None),

@@ -235,7 +235,7 @@ impl Decider {
         request: &Request,
         deadline: Deadline,
     ) -> (Decision, Option<Taken>) {
-        // Not a copy of the pointer: all cores would count the copies in one place.
+        // Not a copy of the pointer, which all cores would count in one place; but of the many that wait for a store.
         let rules = self.rules.load();
         let mut resolution = rules.resolve(request, self.modes.quota);
         if !resolution.releases.is_empty() {

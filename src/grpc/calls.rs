@@ -20,7 +20,7 @@ use prost::Message as _;
 use proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use std::{
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
@@ -61,9 +61,27 @@ impl Calls {
             return Box::pin(self.route(request.map(Resumed::whole), deadline, patience)).await;
         }
         let (head, mut body) = request.into_parts();
-        let Some(first) = clock::within(patience, next(&mut body)).await else {
-            return refused(&Status::deadline_exceeded(TOO_SLOW));
-        };
+        let first = clock::at_once(pin!(next(&mut body))).await;
+        if let Some(first) = first {
+            return self.go_on(head, (first, body), deadline, patience).await;
+        }
+        // What comes later than its head needs a timer, and is bounded as a whole.
+        let slowly = Box::pin(async {
+            let first = next(&mut body).await;
+            self.go_on(head, (first, body), deadline, patience).await
+        });
+        let answered = clock::within(patience, slowly).await;
+        answered.unwrap_or_else(|| refused(&Status::deadline_exceeded(TOO_SLOW)))
+    }
+
+    /// Answers a call of which the first frame has come.
+    async fn go_on(
+        &self,
+        head: request::Parts,
+        (first, body): (Option<Result<Frame<Bytes>, hyper::Error>>, Incoming),
+        deadline: Deadline,
+        patience: Duration,
+    ) -> Response<Answered> {
         let message = match &first {
             Some(Ok(frame)) if body.is_end_stream() => frame.data_ref().and_then(read),
             _ => None,

@@ -30,6 +30,10 @@ pub(crate) enum NotMeasured {
     Unreachable { target: String, why: io::Error },
     #[error(transparent)]
     NoProcess(#[from] NoProcess),
+    #[error(
+        "--pid: two processes are called {0}: give them names of their own, such as redis=4711"
+    )]
+    SameName(String),
     #[error("the operating system does not let it ask: {0}")]
     System(#[from] io::Error),
     #[error("there is no room for a histogram: {0}")]
@@ -46,6 +50,13 @@ pub(super) async fn run(
 ) -> Result<Summary, NotMeasured> {
     let mut processes = processes.to_vec();
     processes.extend(process::this());
+    let mut names: Vec<&str> = processes.iter().map(|process| &process.name[..]).collect();
+    names.sort_unstable();
+    if let Some(twice) =
+        names.windows(2).find_map(|two| two.first().filter(|it| two.last() == Some(it)))
+    {
+        return Err(NotMeasured::SameName((*twice).to_owned()));
+    }
     CpuTimes::read(&processes)?;
     let plan = Arc::new(plan);
     let clock = Clock::monotonic();
@@ -91,11 +102,17 @@ pub(super) async fn run(
         }
     }
     orders.send_replace(Order::End);
+    // Until the last answer: of what hangs the end is waited for, but it is no time in which anybody was asked.
+    let mut last = clock.now();
     while let Some(event) = events.recv().await {
+        if matches!(&event, Event::Counted(tally) if tally.answered() > 0) {
+            last = clock.now();
+        }
         measured.count(event)?;
     }
-    let elapsed_us = clock.now() - since;
-    let cpu = CpuTimes::read(&processes)?.since(&before);
+    let elapsed_us = last - since;
+    // A server that has died is not to take along what was measured of it.
+    let cpu = CpuTimes::of_those_there(&processes).since(&before);
     threads.into_iter().try_for_each(|it| it.join().map_err(|_| NotMeasured::Bug))?;
     measured.live.end();
     Ok(Summary::new(&measured.tally, elapsed_us, cpu))

@@ -32,6 +32,13 @@ impl CpuTimes {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
+    /// The same of those that are still there.
+    pub(super) fn of_those_there(processes: &[Process]) -> Self {
+        let read =
+            |process: &Process| Some((process.name.clone(), cpu_us(&process.id.to_string())?));
+        Self(processes.iter().filter_map(read).collect())
+    }
+
     /// What was taken since, in microseconds.
     pub(super) fn since(&self, earlier: &Self) -> BTreeMap<String, f64> {
         let taken = self.0.iter().filter_map(|(name, now)| {

@@ -15,7 +15,6 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
-use tonic::transport::server::Connected;
 
 /// How long a caller may take to read anything of what waits for him. Nobody holds a place, and what was
 /// written for him, by not reading.
@@ -128,11 +127,4 @@ impl AsyncWrite for Connection {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
         self.unless_stalled(context, shut)
     }
-}
-
-/// Nothing of a connection is told to those who answer on it.
-impl Connected for Connection {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
 }

@@ -12,6 +12,9 @@ use std::{
     task::Poll,
 };
 
+/// After how many requests of one connection others have their turn.
+const MOST_AT_ONCE: usize = 256;
+
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the requests of one connection want done, since it was last done. Clones share it.
@@ -32,6 +35,7 @@ impl Turn {
     pub(super) async fn by_turn<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
         std::future::poll_fn(|context| {
+            let mut done = 0;
             loop {
                 if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                     return Poll::Ready(ended);
@@ -40,12 +44,18 @@ impl Turn {
                 if come.is_empty() {
                     return Poll::Pending;
                 }
+                done += come.len();
                 for mut work in come {
                     // A bug in one is not the others' end: it is dropped, and its caller hears that it is over.
                     let look = AssertUnwindSafe(|| work.as_mut().poll(context));
                     if let Ok(Poll::Pending) = catch_unwind(look) {
                         tokio::spawn(work);
                     }
+                }
+                if done >= MOST_AT_ONCE {
+                    // Other connections of this core have their turn first.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
             }
         })

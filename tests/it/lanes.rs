@@ -183,3 +183,29 @@ async fn who_leaves_before_he_is_sent_is_charged_nothing_and_too_many_are_turned
     let given_back = store.condition().late_charges.given_back;
     assert!((1..=4 * 64).contains(&given_back), "{given_back} were sent");
 }
+
+#[tokio::test]
+async fn when_this_process_stood_still_it_hears_what_redis_said_meanwhile() {
+    let redis = Redis::start().await;
+    let store = open(&redis, Duration::from_millis(100)).await;
+    assert_eq!(left(&store, "all", 1000).await, 1000);
+    for turns in [0, 1, 2, 3, 5, 20] {
+        let asking: Vec<_> = (0..30)
+            .map(|_| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move { takes(&store, "all", 1000).await })
+            })
+            .collect();
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        // Longer than anybody waits.
+        #[expect(clippy::disallowed_methods, reason = "to stand still is to block")]
+        thread::sleep(Duration::from_millis(300));
+        for one in asking {
+            assert_eq!(one.await.unwrap(), Ok(true), "after {turns} turns");
+        }
+    }
+    let condition = store.condition();
+    assert_eq!((condition.openings, condition.late_charges.given_back), (0, 0));
+}

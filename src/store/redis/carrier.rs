@@ -13,8 +13,9 @@ use super::{
     way::{Way, failure},
 };
 use crate::{clock::Deadline, store::StoreError};
+use futures_util::FutureExt as _;
 use redis::{RedisError, Value};
-use std::{pin::pin, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 use tokio::time;
 
 impl Way {
@@ -25,8 +26,16 @@ impl Way {
             let mut is_his_first = true;
             while let Some(round) = its.next(is_his_first) {
                 is_his_first = false;
-                if !way.carry(&its, &round).await {
-                    break;
+                match AssertUnwindSafe(way.carry(&its, &round)).catch_unwind().await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    // A bug: those who wait are late, but the next rounds are taken.
+                    Err(_) => {
+                        if its.stay_behind() {
+                            way.start_carrier(&its);
+                        }
+                        break;
+                    }
                 }
             }
         });

@@ -20,7 +20,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -31,12 +31,14 @@ use tokio::{
 };
 
 /// The most batches of a lane that are under way at a time: Redis has the next when it is done with one, while one is
-/// on its way there, one on its way back, and one is being read.
+/// on its way there, one on its way back, and one is being read. Of many lanes some always have one there.
 const MOST_UNDER_WAY: usize = 4;
+const MOST_UNDER_WAY_OF_ALL: usize = 16;
 
-/// The most batches that are gathered. Redis takes some 5 ms for as many; more requests would only wait for each other,
-/// until all are late.
+/// The most batches that are gathered in a lane, and in all lanes together. Redis takes some 5 ms for as many as are
+/// gathered in one; more requests would only wait for each other, until all are late.
 const MOST_GATHERED: usize = 16;
+const MOST_GATHERED_OF_ALL: usize = 32;
 
 /// The most lanes. Runtimes beyond that use the first.
 const MOST_LANES: usize = 256;
@@ -56,16 +58,20 @@ pub(super) struct Lanes {
     first: Arc<Lane>,
     others: ArcSwap<Vec<Arc<Lane>>>,
     adding: Mutex<()>,
+    /// How many there are, as each of them knows.
+    count: Arc<AtomicUsize>,
 }
 
 impl Lanes {
     /// With a lane for this runtime.
     pub(super) fn new(manager: Manager, timeout: Duration) -> Self {
-        let first = Arc::new(Lane::new(manager.clone(), timeout, Handle::current()));
-        Self { manager, timeout, first, others: ArcSwap::default(), adding: Mutex::default() }
+        let count = Arc::new(AtomicUsize::new(1));
+        let first = Lane::new(manager.clone(), timeout, Handle::current(), Arc::clone(&count));
+        let (others, adding) = (ArcSwap::default(), Mutex::default());
+        Self { manager, timeout, first: Arc::new(first), others, adding, count }
     }
 
-    /// The lane of this runtime, as soon as it has a connection.
+    /// The lane of this runtime, where it has a connection.
     pub(super) fn here(&self) -> Arc<Lane> {
         let Ok(runtime) = Handle::try_current() else { return Arc::clone(&self.first) };
         if self.first.runtime.id() == runtime.id() {
@@ -76,7 +82,9 @@ impl Lanes {
             Some(lane) if lane.is_open() => Arc::clone(lane),
             Some(_) => Arc::clone(&self.first),
             None => {
-                self.add(runtime);
+                if others.len() + 1 < MOST_LANES {
+                    self.add(runtime);
+                }
                 Arc::clone(&self.first)
             }
         }
@@ -87,7 +95,9 @@ impl Lanes {
         let mut others = Vec::clone(&self.others.load());
         let is_there = others.iter().any(|lane| lane.runtime.id() == runtime.id());
         if !is_there && others.len() + 1 < MOST_LANES {
-            others.push(Arc::new(Lane::new(self.manager.clone(), self.timeout, runtime)));
+            let (manager, count) = (self.manager.clone(), Arc::clone(&self.count));
+            others.push(Arc::new(Lane::new(manager, self.timeout, runtime, count)));
+            self.count.store(others.len() + 1, Ordering::Relaxed);
             self.others.store(Arc::new(others));
         }
     }
@@ -97,9 +107,11 @@ impl Lanes {
 pub(super) struct Lane {
     pub(super) runtime: Handle,
     pool: Pool<Manager>,
-    /// Whether it has ever had a connection.
+    /// Whether it had a connection when that was last looked for.
     is_open: Arc<AtomicBool>,
     gathered: Mutex<Gathered>,
+    /// How many lanes there are.
+    lanes: Arc<AtomicUsize>,
     /// Tries connections, for as long as there is the lane.
     _keeper: JoinSet<()>,
 }
@@ -114,7 +126,7 @@ struct Gathered {
 }
 
 impl Lane {
-    fn new(manager: Manager, timeout: Duration, runtime: Handle) -> Self {
+    fn new(manager: Manager, timeout: Duration, runtime: Handle, lanes: Arc<AtomicUsize>) -> Self {
         let _entered = runtime.enter();
         let pool = Pool::builder()
             .max_size(CONNECTIONS)
@@ -132,7 +144,7 @@ impl Lane {
         let mut keeper = JoinSet::new();
         keeper.spawn(keep(pool.clone(), Arc::clone(&is_open)));
         let gathered = Mutex::default();
-        Self { runtime: runtime.clone(), pool, is_open, gathered, _keeper: keeper }
+        Self { runtime: runtime.clone(), pool, is_open, gathered, lanes, _keeper: keeper }
     }
 
     fn is_open(&self) -> bool {
@@ -159,7 +171,9 @@ impl Lane {
             .and_then(|round| round.join(question).map(|place| (Arc::clone(round), place)));
         let (round, place) = match joined {
             Some(joined) => joined,
-            None if gathered.rounds.len() >= MOST_GATHERED => return None,
+            None if gathered.rounds.len() >= self.share(MOST_GATHERED_OF_ALL, MOST_GATHERED) => {
+                return None;
+            }
             None => {
                 let round = Arc::new(Round::default());
                 let place = round.join(question)?;
@@ -167,7 +181,16 @@ impl Lane {
                 (round, place)
             }
         };
-        Some((round, place, gathered.calls_carrier()))
+        Some((round, place, gathered.calls_carrier(self.most_under_way())))
+    }
+
+    /// What is this lane's of so many of all, at least one.
+    fn share(&self, of_all: usize, most: usize) -> usize {
+        (of_all / self.lanes.load(Ordering::Relaxed).max(1)).clamp(1, most)
+    }
+
+    fn most_under_way(&self) -> usize {
+        self.share(MOST_UNDER_WAY_OF_ALL, MOST_UNDER_WAY)
     }
 
     /// The next round for a carrier, `None` where he is done.
@@ -184,7 +207,7 @@ impl Lane {
     pub(super) fn stay_behind(&self) -> bool {
         let mut gathered = self.gathered();
         gathered.carriers = gathered.carriers.saturating_sub(1);
-        gathered.calls_carrier()
+        gathered.calls_carrier(self.most_under_way())
     }
 
     /// Somebody has left. A round for which nobody waits makes room for others.
@@ -199,8 +222,8 @@ impl Lane {
 
 impl Gathered {
     /// Whether there is need of a further carrier, and room for him.
-    fn calls_carrier(&mut self) -> bool {
-        let calls = self.rounds.len() > self.called && self.carriers < MOST_UNDER_WAY;
+    fn calls_carrier(&mut self, most_under_way: usize) -> bool {
+        let calls = self.rounds.len() > self.called && self.carriers < most_under_way;
         self.called += usize::from(calls);
         self.carriers += usize::from(calls);
         calls
@@ -217,8 +240,9 @@ async fn keep(pool: Pool<Manager>, is_open: Arc<AtomicBool>) {
         for _ in 0..CONNECTIONS {
             // To take one is to have broken ones replaced. Where there is none, trying again helps more
             // than waiting does.
-            if let Ok(Ok(taken)) = time::timeout(TRY_EVERY, pool.get()).await {
-                is_open.store(true, Ordering::Relaxed);
+            let taken = time::timeout(TRY_EVERY, pool.get()).await.ok().and_then(Result::ok);
+            is_open.store(taken.is_some(), Ordering::Relaxed);
+            if let Some(taken) = taken {
                 tried.spawn(try_out(taken.clone()));
             }
         }

@@ -46,6 +46,7 @@ use crate::{
 };
 use condition::Condition;
 use connection::Manager;
+use denials::Denials;
 use grants::Grants;
 use lane::TRY_EVERY;
 use listener::Listener;
@@ -188,9 +189,9 @@ impl Redis {
             return Ok(verdict);
         }
         let asked = denials.asked(now);
+        let opening = Opening { denials, question };
         let answered = self.way.decide(question, deadline).await;
-        // What it was asked to give back it may have given back also where it did not say so.
-        denials.open_all(question);
+        drop(opening);
         let answer = answered?;
         denials.learn(asked, question, &answer);
         Ok(Verdict::of(checks, answer))
@@ -325,6 +326,19 @@ async fn probe(way: Arc<Way>) {
 /// Whether there is a connection.
 async fn is_there(way: &Way) -> bool {
     time::timeout(AT_ONCE, way.connection()).await.is_ok_and(|taken| taken.is_some())
+}
+
+/// Opens what a question gives back to, when it is over: also where nobody waited for the answer, for Redis may have
+/// given it back all the same.
+struct Opening<'q> {
+    denials: &'q Denials,
+    question: &'q Question,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.denials.open_all(self.question);
+    }
 }
 
 impl fmt::Debug for Redis {

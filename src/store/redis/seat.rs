@@ -6,11 +6,16 @@ use super::{
     way::Way,
 };
 use crate::{
-    clock::Timestamp,
+    clock::{self, Timestamp},
     store::StoreError,
     verdict::{Answer, Question},
 };
-use std::{future, sync::Arc};
+use std::{future, pin::pin, sync::Arc};
+use tokio::task;
+
+/// How often everybody has to run until an answer that lies in the socket is told: who reads it, who carries the round,
+/// who waits.
+const TURNS_OF_AN_ANSWER: usize = 3;
 
 /// A request that waits for its round. Dropped before it was answered, it is left, and given back what it is charged.
 pub(super) struct Seat<'a> {
@@ -42,6 +47,18 @@ impl<'a> Seat<'a> {
             future::poll_fn(|context| self.round.poll(self.place, self.question, context)).await;
         self.has_left = true;
         answer
+    }
+
+    /// What became of the request, where that is there but was not told yet. When this process has stood still, timers go
+    /// off before anybody has run who reads what Redis said long ago.
+    pub(super) async fn look_again(&mut self) -> Option<Result<Answer, StoreError>> {
+        for _ in 0..TURNS_OF_AN_ANSWER {
+            task::yield_now().await;
+            if let Some(answer) = clock::at_once(pin!(self.answer())).await {
+                return Some(answer);
+            }
+        }
+        None
     }
 
     /// Does not wait any more, though Redis may still have had time where it `is_hurried`. Returns why.

@@ -148,8 +148,11 @@ impl Way {
         let deadline = deadline.or(patience);
         let answer = match deadline.bound(seat.answer()).await {
             Some(answer) => answer,
-            // Others wait on it as well. Whether it works is for the keeper to find out.
-            None => Err(seat.leave(deadline != patience)),
+            None => match seat.look_again().await {
+                Some(answer) => answer,
+                // Others wait on it as well. Whether it works is for the keeper to find out.
+                None => Err(seat.leave(deadline != patience)),
+            },
         };
         match &answer {
             Err(StoreError::Lost) => {
@@ -159,9 +162,7 @@ impl Way {
                     self.condition.count_late_charge(false);
                 }
             }
-            Err(StoreError::Late | StoreError::Unreachable | StoreError::Busy)
-                if deadline == patience =>
-            {
+            Err(StoreError::Late | StoreError::Unreachable) if deadline == patience => {
                 self.breaker.miss();
             }
             // What Redis has said, its carrier has heard.
