@@ -25,11 +25,7 @@ use crate::arguments::Load;
 use anyhow::Context as _;
 use line::Head;
 use message::Message;
-use std::{
-    io::{self, Write as _, stdout},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::stdout, process::ExitCode, time::Duration};
 use tokio::runtime::Builder;
 use tollgate::clock::Timestamp;
 
@@ -102,12 +98,7 @@ pub(crate) fn run(arguments: &Load) -> anyhow::Result<ExitCode> {
             anyhow::Ok((summary.written(arguments.json), summary.is_answered()))
         }
     })?;
-    let mut stdout = stdout();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever closed the pipe has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
+    crate::print(&mut stdout(), &text)?;
     if answered {
         return Ok(ExitCode::SUCCESS);
     }

@@ -14,7 +14,7 @@ const LEAST: u64 = 4;
 /// is spent before it is old, and the next one is there.
 const SLICES: u64 = 2;
 
-/// How many times it is asked again in that time of a bucket that is empty.
+/// How many times in that time a bucket is asked again at least that is empty.
 const TRIES: u64 = 4;
 
 /// How long a bucket is left alone that is empty for long, in microseconds: others may give back.

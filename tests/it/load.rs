@@ -29,12 +29,24 @@ async fn server() -> (Server, TempDir) {
 
 /// What a load of this server says of itself as JSON, when it ends as it should.
 async fn load(server: &Server, arguments: &[&str]) -> Value {
-    let target = server.grpc.to_string();
-    let arguments = [&["load", "--json", "--target", &target, "--warmup", "0"], arguments].concat();
-    let output = run(&arguments, &[]).await;
+    let output = run_load(server, arguments).await;
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), error), (Some(0), ""), "{arguments:?}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+async fn run_load(server: &Server, arguments: &[&str]) -> Output {
+    let target = server.grpc.to_string();
+    let all = ["load", "--json", "--target", &target, "--warmup", "0"];
+    run(&[&all, arguments].concat(), &[]).await
+}
+
+/// The same of a server that does nothing meanwhile.
+async fn load_while_it_stands_still(server: &Server, arguments: &[&str]) -> Output {
+    server.signal("STOP").await;
+    let output = run_load(server, arguments).await;
+    server.signal("CONT").await;
+    output
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -131,26 +143,8 @@ async fn an_open_loop_counts_how_long_requests_wait_while_the_server_stands_stil
 #[tokio::test]
 async fn what_is_not_answered_in_the_end_is_an_error_that_has_taken_as_long() {
     let (server, _files) = server().await;
-    let target = server.grpc.to_string();
-    let arguments = [
-        "load",
-        "--json",
-        "--target",
-        &target,
-        "--warmup",
-        "0",
-        "--rate",
-        "100",
-        "--duration",
-        "1s",
-        "--connections",
-        "1",
-        "--streams",
-        "2",
-    ];
-    server.signal("STOP").await;
-    let output = run(&arguments, &[]).await;
-    server.signal("CONT").await;
+    let arguments = ["--rate", "100", "--duration", "1s", "--connections", "1", "--streams", "2"];
+    let output = load_while_it_stands_still(&server, &arguments).await;
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nothing was answered"), "{}", text(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -164,26 +158,9 @@ async fn what_is_not_answered_in_the_end_is_an_error_that_has_taken_as_long() {
 #[tokio::test]
 async fn who_has_a_deadline_waits_no_longer() {
     let (server, _files) = server().await;
-    let target = server.grpc.to_string();
-    let arguments = [
-        "load",
-        "--json",
-        "--target",
-        &target,
-        "--warmup",
-        "0",
-        "--duration",
-        "500ms",
-        "--connections",
-        "1",
-        "--streams",
-        "2",
-        "--deadline",
-        "100ms",
-    ];
-    server.signal("STOP").await;
-    let output = run(&arguments, &[]).await;
-    server.signal("CONT").await;
+    let arguments =
+        ["--duration", "500ms", "--connections", "1", "--streams", "2", "--deadline", "100ms"];
+    let output = load_while_it_stands_still(&server, &arguments).await;
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     let late = number(&said["errors"]["DEADLINE_EXCEEDED"]);
     assert!((2..=12).contains(&late), "{said:#}");

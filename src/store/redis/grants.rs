@@ -302,7 +302,8 @@ impl Grants {
     async fn call_once(&self, way: &Arc<Way>, asked: &[Asked]) {
         let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask).collect();
         let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
-        let (began, denial) = (self.clock.now(), way.denials.asked(self.clock.now()));
+        let began = self.clock.now();
+        let denial = way.denials.asked(began);
         let read = |reply: &Value| script::read_granted(reply, asks.len());
         let answered = way.ask_quietly(&call, read).await;
         let now = self.clock.now();

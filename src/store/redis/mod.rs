@@ -1,4 +1,5 @@
-//! States in a Redis, shared by any number of replicas: one call of one script for each request.
+//! States in a Redis, shared by any number of replicas: requests that come together are decided by one call of one
+//! script.
 //!
 //! The script reads the states, decides and writes, with Redis's own clock, while Redis does nothing
 //! else; so replicas need not know of each other. `lua/` is what it is made of, [`script`] how it is
