@@ -70,7 +70,7 @@ end
 
 local unreadable = read(ARGV[1])
 if unreadable then
-  redis.call('UNLINK', KEYS[unreadable])
+  delete(KEYS[unreadable])
   return { unreadable }
 end
 local reply = { 0, now }

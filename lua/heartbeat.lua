@@ -33,7 +33,7 @@ local text = get(KEYS[1])
 if text then
   epoch = read_epoch(text)
   if not epoch then
-    redis.call('UNLINK', KEYS[1])
+    delete(KEYS[1])
     return { 1 }
   end
 end

@@ -31,7 +31,7 @@ if state and not pool.is_whole(state) then
 end
 if (pool_text and not state) or (worker_text and not worker) then
   local unreadable = (pool_text and not state) and 1 or 2
-  redis.call('UNLINK', KEYS[unreadable])
+  delete(KEYS[unreadable])
   return { unreadable }
 end
 

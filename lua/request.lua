@@ -1,21 +1,24 @@
 -- Decides requests, one after the other, and all of them as one atomic step. Each reads everything, decides
--- everything, settles its verdict, and writes everything, before the next begins, which finds what it has left. It
--- is `settle` of src/verdict.rs in Lua, name by name; why it is so is told there.
+-- everything, settles its verdict, and writes everything, before the next begins, which finds what it has left.
 --
 -- KEYS[n]  The states that the requests are about: those of the first, then those of the second, and so on. In one
 --          request no key stands twice. Where it takes a lease, its last key is that of the lease's record.
 -- ARGV[1]  The limits that are checked, each once or oftener, in little-endian doubles:
---            limiter  which of `makers`
+--            limiter  which of the makers in lua/settle.lua
 --          and what the limiter's `limit` reads.
--- ARGV[2]  The requests, in little-endian doubles:
---            keys     how many of them are its own
---            checks   how many
---            lease    how many bytes say of its lease what lua/lease/record.lua tells; 0 where it takes none
---          for each check
---            slot     the place of its state among the request's own keys
+-- ARGV[2]  The requests, in little-endian doubles. One that is a single check of a token bucket:
+--            alone    -1
 --            limit    the place of its limit in ARGV[1]
 --            cost     0 takes, 1 peeks, 2 gives back
 --            amount   so much, at most 2^53
+--          It has one key. Any other:
+--            keys     how many of them are its own
+--            checks   how many
+--            lease    how many bytes say of its lease what lua/lease/record.lua tells; 0 where it takes none
+--            apart    1 where each check is one of a token bucket, and under a key of its own, in order; else 0
+--          for each check
+--            slot     the place of its state among the request's own keys
+--            limit, cost, amount
 --            mode     0, plus 1 in shadow mode, plus 2 in quota mode
 --            told_by  the place of the key that tells the limit what workers report; 0 where it takes none
 --          and the lease's bytes.
@@ -37,267 +40,120 @@
 -- What befalls one request befalls no other.
 
 local pack, unpack = struct.pack, struct.unpack
-local makers = { token_bucket, concurrency, fleet, utilization }
-local REFUND = 2
-local CONFLICT = -1
-local AGAIN = -2
+local TOKEN_BUCKET = 1
+local ALONE = -1
 local CHECK_BYTES = 48
 
 local now = now_us()
--- By place in ARGV[1]: the limits, with whose they are.
-local limits = {}
--- The request that is being decided: its checks, of which there are so many, and what is stored under its keys, which
--- begin behind so many others. Their tables are used again for the next request: to make new ones would cost more
--- than to decide it.
-local checks, stored, count, first_key, request = {}, {}, 0, 0, 0
--- Its lease, with its record, and what that was; nil where it takes none.
-local leases, taking, entries, entries_text
+-- By place in ARGV[1]: the limits, and whose they are.
+local limits, limiters = {}, {}
+-- What is made when it is first needed: to make it costs more than to decide a request.
+local settlement, settle, makers
+-- Where in ARGV[2] the next request begins, and behind how many others its keys do.
+local request, at, first_key = 0, 1, 0
+-- Of checks apart from each other: what was stored, what that becomes, and what is left.
+local texts, states, lefts, fulls = {}, {}, {}, {}
+-- What is told of those that were decided, and of those that were not; and the reply that it will be in.
+local told, not_decided, reply = {}, {}, { '', '' }
+
+local function make(number)
+  if number == TOKEN_BUCKET then
+    return token_bucket()
+  end
+  if not makers then
+    settlement, makers = others()
+  end
+  return makers[number]()
+end
 
 local function read_limits(arguments)
   local made, at = {}, 1
   while at <= #arguments do
     local number, limit
     number, at = unpack('<d', arguments, at)
-    -- Made when it is first met: to make them all would cost every call.
-    local limiter = made[number] or makers[number]()
+    local limiter = made[number] or make(number)
     made[number] = limiter
     limit, at = limiter.limit(arguments, at)
-    limits[#limits + 1] = { limit = limit, limiter = limiter }
+    limits[#limits + 1], limiters[#limiters + 1] = limit, limiter
   end
 end
 
--- What is stored under a key of the request: the string, the state that it is, and what that has become. Returns
--- nothing where it is no state.
-local function read_stored(slot, limiter, limit)
-  local its = stored[slot]
-  if its and its.request == request then
-    return its
+-- Stores what a token bucket has become. As soon as it is full it is as good as new.
+local function store(key, state, full_in_us, text)
+  if state and state ~= text then
+    keep(key, state, full_in_us > 0 and now + full_in_us or 0, text, now, 0)
   end
-  local key = KEYS[first_key + slot]
+end
+
+-- A single check of a token bucket. There is nothing to settle: what it says is what becomes of the request. Returns
+-- the slot of its key where that holds no state.
+local function check_alone(key, number, cost, amount)
   local text = get(key)
-  local before = text and limiter.read(limit, text, now)
-  if text and not before then
+  local over, state, remaining, full_in_us = limiters[number].check(limits[number], text, now, cost, amount)
+  if not over then
+    delete(key)
+    return 1
+  end
+  store(key, state, full_in_us, text)
+  told[#told + 1] = pack('<ddd', over, over == 0 and remaining or 0, full_in_us)
+end
+
+-- Checks of token buckets apart from each other. Where all pass there is nothing to settle either. Returns whether they
+-- do: else nothing was done.
+local function all_pass(requests, at, before, count)
+  for place = 1, count do
+    local _, number, cost, amount = unpack('<dddd', requests, at)
+    local text = get(KEYS[before + place])
+    local over, state, remaining, full_in_us = limiters[number].check(limits[number], text, now, cost, amount)
+    if over ~= 0 then
+      return false
+    end
+    texts[place], states[place], lefts[place], fulls[place] = text, state, remaining, full_in_us
+    at = at + CHECK_BYTES
+  end
+  for place = 1, count do
+    store(KEYS[before + place], states[place], fulls[place], texts[place])
+    texts[place], states[place] = nil, nil
+  end
+  for place = 1, count do
+    told[#told + 1] = pack('<ddd', 0, lefts[place], fulls[place])
+  end
+  return true
+end
+
+-- Any other request.
+local function check_all(requests, keys, checks, lease_length, apart)
+  local checks_at, before = at, first_key
+  at, first_key = at + checks * CHECK_BYTES + lease_length, first_key + keys
+  if apart == 1 and all_pass(requests, checks_at, before, checks) then
     return nil
   end
-  if its then
-    its.request, its.key, its.text, its.before = request, key, text, before
-    its.state, its.becomes = nil, nil
-  else
-    its = { request = request, key = key, text = text, before = before, state = nil, becomes = nil, fresh_at = 0 }
-    stored[slot] = its
+  if not settle then
+    if not settlement then
+      settlement, makers = others()
+    end
+    settle = settlement(limits, limiters, now)
   end
-  return its
+  return settle(requests, checks_at, before, checks, lease_length, told)
 end
 
--- Reads the request's checks and their states. Returns the slot of a key that holds no state, if there is one.
-local function read(arguments, at)
-  for place = 1, count do
-    local slot, number, cost, amount, mode, told_by
-    slot, number, cost, amount, mode, told_by, at = unpack('<dddddd', arguments, at)
-    local limit, limiter = limits[number].limit, limits[number].limiter
-    if told_by > 0 then
-      local text = get(KEYS[first_key + told_by])
-      local reports = workers().read(text)
-      if text and not reports then
-        return told_by
-      end
-      limiter.told(limit, reports, now)
-    end
-    local its = read_stored(slot, limiter, limit)
-    if not its then
-      return slot
-    end
-    local check = checks[place]
-    if check then
-      check.stored, check.limiter, check.limit = its, limiter, limit
-      check.cost, check.amount, check.mode = cost, amount, mode
+-- Decides one after the other, as far as none meets an error.
+local function decide(requests)
+  while at <= #requests do
+    local keys, limit_or_checks, cost_or_length, amount_or_apart
+    keys, limit_or_checks, cost_or_length, amount_or_apart, at = unpack('<dddd', requests, at)
+    request = request + 1
+    local unreadable
+    if keys == ALONE then
+      first_key = first_key + 1
+      unreadable = check_alone(KEYS[first_key], limit_or_checks, cost_or_length, amount_or_apart)
     else
-      checks[place] = {
-        stored = its,
-        limiter = limiter,
-        limit = limit,
-        cost = cost,
-        amount = amount,
-        mode = mode,
-        over = 0,
-        remaining = 0,
-        full_in_us = 0,
-      }
+      unreadable = check_all(requests, keys, limit_or_checks, cost_or_length, amount_or_apart)
+    end
+    if unreadable then
+      not_decided[#not_decided + 1] = pack('<dd', request, unreadable)
     end
   end
-end
-
--- The same of its lease and the record.
-local function read_lease(arguments, at, length)
-  taking = nil
-  if length == 0 then
-    return
-  end
-  leases = leases or record()
-  taking = leases.read_taking(string.sub(arguments, at, at + length - 1))
-  taking.key = KEYS[first_key + taking.slot]
-  entries, entries_text = leases.open(taking.key, now)
-  return not entries and taking.slot or nil
-end
-
-local function left(check)
-  local its = check.stored
-  check.remaining, check.full_in_us = check.limiter.left(check.limit, its.state or its.before, now)
-end
-
--- Runs a check, and notes when it would pass, 0 where it does, and what is left then.
-local function check_one(check)
-  local its = check.stored
-  local over, state, remaining, full_in_us =
-    check.limiter.check(check.limit, its.state or its.before, now, check.cost, check.amount)
-  its.state = state or its.state
-  check.over, check.remaining, check.full_in_us = over, over == 0 and remaining or 0, full_in_us
-end
-
--- Whether anybody refuses: the one rule for verdicts.
-local function is_refused()
-  local quota_over, quota_passes = false, false
-  for place = 1, count do
-    local check = checks[place]
-    local is_over = check.over ~= 0 and check.mode % 2 == 0
-    if check.cost == REFUND then
-      -- Giving back says nothing about what is left.
-    elseif check.mode < 2 then
-      if is_over then
-        return true
-      end
-    elseif is_over then
-      quota_over = true
-    else
-      quota_passes = true
-    end
-  end
-  return quota_over and not quota_passes
-end
-
--- What is stored all the same, and shown.
-local function refuse()
-  for place = 1, count do
-    checks[place].stored.state = nil
-  end
-  for place = 1, count do
-    local check = checks[place]
-    if check.limiter.is_settled_regardless(check.limit, check.cost) then
-      local over, remaining, full_in_us = check.over, check.remaining, check.full_in_us
-      check_one(check)
-      check.over, check.remaining, check.full_in_us = over, remaining, full_in_us
-    end
-  end
-  for place = 1, count do
-    if checks[place].over == 0 then
-      left(checks[place])
-    end
-  end
-end
-
--- What the checks that passed have taken.
-local function holds()
-  local holds = {}
-  for place = 1, count do
-    local check = checks[place]
-    if check.limiter.slots and check.over == 0 then
-      local critical, others = check.limiter.slots(check.limit, check.cost, check.amount)
-      if critical then
-        local its = check.stored
-        holds[#holds + 1] =
-          { since = its.state.since, critical = critical, others = others, key = its.key }
-      end
-    end
-  end
-  return holds
-end
-
--- Takes the lease. Returns what became of it.
-local function lease(found, refused)
-  local leased = 0
-  if found == 'early' then
-    for place = 1, count do
-      if checks[place].limiter.slots then
-        checks[place].stored.state = nil
-      end
-    end
-    leases.take_early(entries, taking)
-  elseif refused then
-    leases.take_nothing(entries, taking, now)
-  else
-    entries, leased = leases.take(entries, taking, holds(), now)
-  end
-  return leased
-end
-
--- Stores what has changed, for as long as any limit of the request tells it from a state never used.
-local function write()
-  for place = 1, count do
-    local check = checks[place]
-    local its, limiter = check.stored, check.limiter
-    local state = its.state or its.before
-    if state and limiter.write then
-      local becomes = its.becomes or limiter.write(state)
-      if becomes ~= its.text then
-        local fresh_at = limiter.fresh_at(check.limit, state)
-        if not its.becomes or fresh_at > its.fresh_at then
-          its.becomes, its.fresh_at = becomes, fresh_at
-        end
-      end
-    end
-  end
-  for place = 1, count do
-    local its = checks[place].stored
-    local becomes = its.becomes
-    if becomes then
-      its.becomes = nil
-      keep(its.key, becomes, its.fresh_at, its.text, now, 0)
-    end
-  end
-end
-
--- Decides the request, once it is read. Returns what became of its lease.
-local function settle()
-  local found, deadline
-  if taking then
-    found, deadline = leases.find(entries, taking, now)
-  end
-  if found == 'same' or found == 'other' then
-    -- It was decided before.
-    if deadline then
-      leases.repeat_lease(entries, taking, now)
-      leases.keep(taking.key, entries, entries_text, now)
-    end
-    for place = 1, count do
-      checks[place].over = 0
-      left(checks[place])
-    end
-    return deadline and AGAIN - (deadline - now) or CONFLICT
-  end
-  for place = 1, count do
-    check_one(checks[place])
-  end
-  local refused = is_refused()
-  if refused then
-    refuse()
-  end
-  local leased = taking and lease(found, refused)
-  write()
-  if taking then
-    leases.keep(taking.key, entries, entries_text, now)
-  end
-  return leased
-end
-
--- Decides the request of which this is where its checks begin. Returns the slot of a key that holds no state, if
--- there is one, else what became of its lease.
-local function decide(arguments, at, lease_length)
-  local unreadable = read(arguments, at) or read_lease(arguments, at + count * CHECK_BYTES, lease_length)
-  if unreadable then
-    redis.call('UNLINK', KEYS[first_key + unreadable])
-    return unreadable
-  end
-  return nil, settle()
 end
 
 -- What an error says. Redis before 7 gives it as a string, which begins with where it was met.
@@ -308,32 +164,19 @@ local function words(error)
   return string.find(text, '^%u+ ') and text or 'ERR ' .. text
 end
 
+if #KEYS > 1 then
+  read_ahead(KEYS)
+end
 read_limits(ARGV[1])
--- What is told of those that were decided, and of those that were not; and the reply that it will be in.
-local told, not_decided, reply = {}, {}, { '', '' }
-local requests, at, told_count = ARGV[2], 1, 0
-while at <= #requests do
-  local keys, lease_length
-  keys, count, lease_length, at = unpack('<ddd', requests, at)
-  request = request + 1
-  local is_done, unreadable, leased = pcall(decide, requests, at, lease_length)
+while at <= #ARGV[2] do
+  local begun = request
+  local is_done, met = pcall(decide, ARGV[2])
   if not is_done then
+    -- What cannot be read is no request of ours, and would never end.
+    assert(request > begun, 'the requests cannot be read')
     not_decided[#not_decided + 1] = pack('<dd', request, 0)
-    reply[#reply + 1] = { err = words(unreadable) }
-  elseif unreadable then
-    not_decided[#not_decided + 1] = pack('<dd', request, unreadable)
-  else
-    if leased then
-      told_count = told_count + 1
-      told[told_count] = pack('<d', leased)
-    end
-    for place = 1, count do
-      local check = checks[place]
-      told[told_count + place] = pack('<ddd', check.over, check.remaining, check.full_in_us)
-    end
-    told_count = told_count + count
+    reply[#reply + 1] = { err = words(met) }
   end
-  first_key, at = first_key + keys, at + count * CHECK_BYTES + lease_length
 end
 reply[1], reply[2] = table.concat(told), table.concat(not_decided)
 return reply

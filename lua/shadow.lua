@@ -99,7 +99,7 @@ for window, slot_us in ipairs(SLOT_US) do
   if text then
     seen = type(text) == 'string' and #text >= 8 and read_seen(text, 9)
     if not seen then
-      redis.call('UNLINK', KEYS[place])
+      delete(KEYS[place])
       return { place }
     end
     -- What stands there may be long over.

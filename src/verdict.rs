@@ -9,7 +9,7 @@
 //!
 //! A limit in shadow mode is checked and charged like any other, but is never the reason of a refusal.
 //!
-//! A store runs [`settle`] as one atomic step: in memory under its locks, in Redis as `lua/request.lua`,
+//! A store runs [`settle`] as one atomic step: in memory under its locks, in Redis as `lua/settle.lua`,
 //! which is the same in Lua. What needs no state is said of its outcomes afterwards, by [`Verdict::of`].
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ local function record()
     local text = get(key)
     local entries = text and read(text)
     if text and not entries then
-      redis.call('UNLINK', key)
+      delete(key)
       return nil, nil
     end
     return current(entries, now), text

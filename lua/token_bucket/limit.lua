@@ -40,37 +40,34 @@ local function token_bucket()
     }, at
   end
 
-  -- The state in a string, nil where it is none. It stays a string: to take it apart where it is needed costs less
-  -- than a table. One from far ahead is pulled back.
-  local function read(_, value, now)
-    if type(value) ~= 'string' or #value ~= 24 then
+  -- What the numbers of a state are, nil where the string is none.
+  local function parse(text)
+    if type(text) ~= 'string' or #text ~= 24 then
       return nil
     end
-    local used, updated, grains_per_token = unpack('<ddd', value)
+    local used, updated, grains_per_token = unpack('<ddd', text)
     -- As is_count says, without three calls of it.
     if
       used >= 0 and used <= MOST and used % 1 == 0
       and updated >= 0 and updated <= MOST and updated % 1 == 0
       and grains_per_token > 0 and grains_per_token <= MOST and grains_per_token % 1 == 0
     then
-      if updated - now > MOST_AHEAD_US then
-        return pack('<ddd', used, now, grains_per_token)
-      end
-      return value
+      return used, updated, grains_per_token
     end
+  end
+
+  -- The state in a string, nil where it is none. It stays a string: to take it apart where it is needed costs less
+  -- than a table. One from far ahead is pulled back.
+  local function read(_, text, now)
+    local used, updated, grains_per_token = parse(text)
+    if used and updated - now > MOST_AHEAD_US then
+      return pack('<ddd', used, now, grains_per_token)
+    end
+    return used and text
   end
 
   local function write(state)
     return state
-  end
-
-  local function steps_us(limit, grains)
-    local per_step = limit.per_step
-    if per_step == 0 then
-      return 0
-    end
-    local us = ceil(grains / per_step) * limit.step_us
-    return us < LONGEST_US and us or LONGEST_US
   end
 
   local function regrain(limit, used, old)
@@ -82,36 +79,45 @@ local function token_bucket()
     return floor(used / old) * new + part
   end
 
-  -- Returns what is used, in the limit's own grains, and up to when the refill has been counted.
-  local function used(limit, state)
-    local used, updated, grains_per_token = unpack('<ddd', state)
+  -- What is used, as far as this limit counts it.
+  local function used_of(limit, used, grains_per_token)
     if grains_per_token ~= limit.per_token then
       used = regrain(limit, used, grains_per_token)
     end
     local most_used = limit.most_used
-    return used < most_used and used or most_used, updated
+    return used < most_used and used or most_used
   end
 
-  -- The same, once the refill has been counted up to now.
+  -- What is used once the refill has been counted up to now, in the limit's own grains, and up to when it has been. Where
+  -- the state is pulled back, that comes last. Returns nothing where the string is no state.
   local function settle(limit, state, now)
     if not state then
       return 0, now
     end
-    local used, updated = used(limit, state)
+    local used, updated, grains_per_token = parse(state)
+    if not used then
+      return nil
+    end
+    local pulled_back
+    if updated - now > MOST_AHEAD_US then
+      updated, pulled_back = now, pack('<ddd', used, now, grains_per_token)
+    end
+    used = used_of(limit, used, grains_per_token)
     local steps = now > updated and floor((now - updated) / limit.step_us) or 0
     local drained = steps * limit.per_step
     if drained >= used then
-      return 0, now
+      return 0, now, pulled_back
     end
-    return used - drained, updated + steps * limit.step_us
+    return used - drained, updated + steps * limit.step_us, pulled_back
   end
 
   local function drained_in_us(limit, used, updated, now, left)
-    local excess = used - left
-    if excess <= 0 then
+    local excess, per_step = used - left, limit.per_step
+    if excess <= 0 or per_step == 0 then
       return 0
     end
-    local left_us = updated + steps_us(limit, excess) - now
+    local steps_us = ceil(excess / per_step) * limit.step_us
+    local left_us = updated + (steps_us < LONGEST_US and steps_us or LONGEST_US) - now
     return left_us > 0 and left_us or 0
   end
 
@@ -123,15 +129,7 @@ local function token_bucket()
     return drained_in_us(limit, used, updated, now, limit.capacity - tokens * limit.per_token)
   end
 
-  -- These two return how long until it passes, 0 where it does, and what is used then, nil where nothing is taken.
-  local function take(limit, used, updated, now, tokens)
-    local over = lacks(limit, used, updated, now, tokens)
-    if over ~= 0 then
-      return over, nil
-    end
-    return 0, used + tokens * limit.per_token
-  end
-
+  -- Returns how long until it passes, 0 where it does, and what is used then.
   local function overdrawn(limit, used, updated, now, tokens)
     local over = lacks(limit, used, updated, now, 1)
     used = min(used + tokens * limit.per_token, limit.most_used)
@@ -154,9 +152,12 @@ local function token_bucket()
   end
 
   -- Returns how long until it passes, 0 where it does; the state it leaves, nil where it leaves things as they
-  -- were; and what is left then.
+  -- were; and what is left then. Returns nothing where the string is no state.
   local function check(limit, state, now, cost, tokens)
-    local used, updated = settle(limit, state, now)
+    local used, updated, pulled_back = settle(limit, state, now)
+    if not used then
+      return nil
+    end
     local over, taken
     if cost == PEEK then
       over = lacks(limit, used, updated, now, 1)
@@ -165,12 +166,13 @@ local function token_bucket()
     elseif limit.overdraw then
       over, taken = overdrawn(limit, used, updated, now, tokens)
     else
-      over, taken = take(limit, used, updated, now, tokens)
+      over = lacks(limit, used, updated, now, tokens)
+      taken = over == 0 and used + tokens * limit.per_token or nil
     end
     if taken then
       return over, pack('<ddd', taken, updated, limit.per_token), left_of(limit, taken, updated, now)
     end
-    return over, nil, left_of(limit, used, updated, now)
+    return over, pulled_back, left_of(limit, used, updated, now)
   end
 
   local function is_settled_regardless(limit, cost)
@@ -179,11 +181,9 @@ local function token_bucket()
 
   -- 0 where it equals one already.
   local function fresh_at(limit, state)
-    local used, updated = used(limit, state)
-    if used == 0 then
-      return 0
-    end
-    return updated + steps_us(limit, used)
+    local used, updated, grains_per_token = unpack('<ddd', state)
+    used = used_of(limit, used, grains_per_token)
+    return used > 0 and updated + drained_in_us(limit, used, updated, updated, 0) or 0
   end
 
   return {

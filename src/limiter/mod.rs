@@ -19,9 +19,8 @@ use crate::{
     worker::{Worker, Workers},
 };
 
-/// The limiters in Lua, in the order in which `lua/request.lua` lists them.
-pub const SCRIPTS: [&str; 4] =
-    [token_bucket::SCRIPT, concurrency::SCRIPT, fleet::SCRIPT, utilization::SCRIPT];
+/// The limiters in Lua but for the token bucket, which most requests need and others do not. `lua/settle.lua` lists all.
+pub const OTHER_SCRIPTS: [&str; 3] = [concurrency::SCRIPT, fleet::SCRIPT, utilization::SCRIPT];
 
 /// The most slots that a request takes.
 const MOST_SLOTS: u64 = 1 << 32;

@@ -214,7 +214,7 @@ async fn a_fault_is_logged_once_however_often_it_is_met() {
 }
 
 /// Permissions that `docs/redis.md` calls dispensable.
-const DISPENSABLE: [&str; 13] = [
+const DISPENSABLE: [&str; 14] = [
     "&tg1:*",
     "+type",
     "+hget",
@@ -225,6 +225,7 @@ const DISPENSABLE: [&str; 13] = [
     "+publish",
     "+subscribe",
     "+unsubscribe",
+    "+mget",
     "+info",
     "+config|get",
     "+ping",

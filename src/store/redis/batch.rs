@@ -4,7 +4,7 @@ use super::script::Reply;
 use crate::{
     lease::{By, Leased, Taking},
     limiter::{Cost, Limit, Wait},
-    verdict::{Answer, Outcome, Question},
+    verdict::{Answer, Check, Outcome, Question},
 };
 use redis::{Cmd, ServerError, Value};
 use std::ops::Range;
@@ -20,6 +20,9 @@ const LOOKED_AT: usize = 8;
 
 /// The largest whole number up to which a double holds all.
 const LARGEST: u64 = 1 << 53;
+
+/// What a row begins with that tells of a single check.
+const ALONE: f64 = -1.0;
 
 /// Bytes of a double, and of the three that say what became of a check.
 const NUMBER: usize = 8;
@@ -68,24 +71,28 @@ impl Batch {
             self.keys.extend(key.as_str().as_bytes());
             self.ends.push(self.keys.len());
         }
-        let lease = question.taking.as_ref().map_or_else(Vec::new, lease);
         let (keys, checks) = (question.keys.len(), question.checks.len());
-        self.push_numbers([keys, checks, lease.len()].map(|count| count as f64));
-        for check in &question.checks {
-            let (cost, amount) = match check.cost {
-                Cost::Take(amount) => (0.0, amount),
-                Cost::Peek => (1.0, 0),
-                Cost::Refund(amount) => (2.0, amount),
-            };
-            let limit = self.place_of(&check.limit);
-            // No limit holds more.
-            let amount = amount.min(LARGEST) as f64;
-            let mode = u8::from(check.shadow_mode) + 2 * u8::from(check.quota_mode);
-            let told_by = check.told_by.map_or(0, |slot| slot + 1) as f64;
-            let slot = (check.slot + 1) as f64;
-            self.push_numbers([slot, limit as f64, cost, amount, mode.into(), told_by]);
+        let is_apart = are_apart(question);
+        match question.checks.as_slice() {
+            [check] if is_apart => {
+                let [limit, cost, amount] = self.numbers_of(check);
+                self.push_numbers([ALONE, limit, cost, amount]);
+            }
+            all => {
+                let lease = question.taking.as_ref().map_or_else(Vec::new, lease);
+                let [keys, checks, lease_length] =
+                    [keys, checks, lease.len()].map(|count| count as f64);
+                self.push_numbers([keys, checks, lease_length, u8::from(is_apart).into()]);
+                for check in all {
+                    let slot = (check.slot + 1) as f64;
+                    let [limit, cost, amount] = self.numbers_of(check);
+                    let mode = u8::from(check.shadow_mode) + 2 * u8::from(check.quota_mode);
+                    let told_by = check.told_by.map_or(0, |slot| slot + 1) as f64;
+                    self.push_numbers([slot, limit, cost, amount, mode.into(), told_by]);
+                }
+                self.rows.extend(lease);
+            }
         }
-        self.rows.extend(lease);
         let leased = if question.taking.is_some() { NUMBER } else { 0 };
         self.requests.push(Request {
             keys: first_key..self.ends.len(),
@@ -197,9 +204,30 @@ impl Batch {
         count + 1
     }
 
+    /// What is told of a check, whatever else: the place of its limit, the kind of cost, and how much.
+    fn numbers_of(&mut self, check: &Check) -> [f64; 3] {
+        let (cost, amount) = match check.cost {
+            Cost::Take(amount) => (0.0, amount),
+            Cost::Peek => (1.0, 0),
+            Cost::Refund(amount) => (2.0, amount),
+        };
+        // No limit holds more.
+        [self.place_of(&check.limit) as f64, cost, amount.min(LARGEST) as f64]
+    }
+
     fn push_numbers<const N: usize>(&mut self, numbers: [f64; N]) {
         self.rows.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     }
+}
+
+/// Whether each check of a request is one of a token bucket, and under a key of its own, in order: then the script has
+/// little to settle. Most requests are so.
+fn are_apart(question: &Question) -> bool {
+    let Question { keys, checks, taking } = question;
+    let is_apart = |(slot, check): (usize, &Check)| {
+        check.slot == slot && matches!(check.limit, Limit::TokenBucket(_))
+    };
+    taking.is_none() && keys.len() == checks.len() && checks.iter().enumerate().all(is_apart)
 }
 
 /// What the script is told of a lease.

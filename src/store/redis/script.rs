@@ -25,6 +25,7 @@ const RECORD: &str = include_str!("../../../lua/lease/record.lua");
 const SLOTTED: &str = include_str!("../../../lua/lease/slotted.lua");
 const WORKERS: &str = include_str!("../../../lua/worker/workers.lua");
 const WORKER: &str = include_str!("../../../lua/worker/worker.lua");
+const SETTLE: &str = include_str!("../../../lua/settle.lua");
 const REQUEST: &str = include_str!("../../../lua/request.lua");
 const RELEASE: &str = include_str!("../../../lua/release.lua");
 const RENEW: &str = include_str!("../../../lua/renew.lua");
@@ -86,8 +87,20 @@ impl Script {
     pub fn join(self, clock: &str) -> String {
         match self {
             Self::Request => {
-                let limiters = limiter::SCRIPTS.join("\n");
-                [clock, KEY, TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &limiters, REQUEST].join("\n")
+                let limiters = limiter::OTHER_SCRIPTS.join("\n");
+                // Most calls have no need of these: they are a function, because to make them costs more than to decide.
+                let others =
+                    [TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &limiters, SETTLE].join("\n");
+                [
+                    clock,
+                    KEY,
+                    token_bucket::SCRIPT,
+                    "local function others()",
+                    &others,
+                    "end",
+                    REQUEST,
+                ]
+                .join("\n")
             }
             Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),

@@ -134,3 +134,35 @@ async fn where_there_is_no_room_those_who_would_write_are_refused_and_all_others
         assert!(!redis.ask::<bool>(&["EXISTS", keys[place][0].as_str()]).await);
     }
 }
+
+#[tokio::test]
+async fn what_cannot_be_read_is_an_error_and_ends() {
+    let redis = Redis::start().await;
+    let sha: String = redis.ask(&["SCRIPT", "LOAD", &Script::Request.join(CLOCK)]).await;
+    let mut connection = redis.connect().await;
+    let asked = question(vec![key("token_bucket", 0)], Cost::Take(1));
+    let mut batch = Batch::default();
+    batch.push(&asked).unwrap();
+    let whole = batch.by_name(&sha);
+    let mut cut = redis::cmd("EVALSHA");
+    for argument in whole.args_iter().skip(1) {
+        let redis::Arg::Simple(bytes) = argument else { panic!("{whole:?}") };
+        // Of the row that tells of the request, the last argument, there is only a part.
+        cut.arg(if bytes.len() == 32 { &bytes[..20] } else { bytes });
+    }
+    let reply: Result<Value, _> = connection.send_packed_command(&cut).await;
+    let reply = reply.and_then(Value::extract_error);
+    assert!(reply.is_err_and(|error| error.to_string().contains("cannot be read")));
+    assert_eq!(left(&ask(&redis, std::slice::from_ref(&asked)).await, 0, &asked), Some(4));
+}
+
+#[tokio::test]
+async fn where_many_keys_may_not_be_read_at_once_each_is() {
+    let redis = Redis::start().await;
+    let questions = [0, 1, 1].map(|name| question(vec![key("token_bucket", name)], Cost::Take(1)));
+    ask(&redis, &questions).await;
+    redis.ask::<()>(&["ACL", "SETUSER", "default", "-mget"]).await;
+    let said = ask(&redis, &questions).await;
+    let left: Vec<_> = questions.iter().enumerate().map(|(at, it)| left(&said, at, it)).collect();
+    assert_eq!(left, [Some(3), Some(2), Some(1)]);
+}
