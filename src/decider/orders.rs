@@ -11,7 +11,7 @@ use crate::{
     order::{Amount, EVERYTHING, Order, Orders, Position, SetLimit, Switch, subject},
     rules::{Counter, Kind, NotMeant, PlacedRule, Scope, describe::printable},
     store::{
-        StoreError,
+        self, StoreError,
         orders::{Change, Changed, Fields, MOST_LIMITS, Telling, Told, Version},
     },
     unit::count,
@@ -501,6 +501,7 @@ impl Decider {
             let book = self.orders.book();
             (book.version, book.changes())
         };
+        let draw = || store::draw().map_err(super::no_random_numbers);
         let drawn = [draw()?, draw()?];
         let began = self.clock.now();
         let telling = Telling { known, changes: &changes, drawn };
@@ -529,12 +530,6 @@ impl Decider {
         // Where the runtime is gone, so is the process.
         let _ = placing.await;
     }
-}
-
-/// A number above 0 and below 2^53.
-fn draw() -> Result<u64, StoreError> {
-    let number = getrandom::u64().map_err(super::no_random_numbers)?;
-    Ok((number >> 11).max(1))
 }
 
 /// Why a limit cannot have an amount.

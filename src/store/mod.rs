@@ -1,12 +1,14 @@
 //! Where the states are kept. A store runs a whole request as one atomic step; it knows keys and
 //! states, and of limiters only that they have a verdict.
 
+mod draw;
 mod memory;
 pub mod orders;
 mod queue;
 pub mod redis;
 mod timing;
 
+pub use draw::draw;
 pub use memory::Memory;
 pub use queue::{Place, Queues};
 pub use redis::{Listening, Redis};

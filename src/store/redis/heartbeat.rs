@@ -10,7 +10,10 @@ use super::{
     Way,
     script::{self, Beat, Call, Heard},
 };
-use crate::key::{Key, Path};
+use crate::{
+    key::{Key, Path},
+    store::draw,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, MissedTickBehavior};
 
@@ -92,11 +95,6 @@ pub(super) async fn beat(way: Arc<Way>) {
             way.condition.set_replicas(remembered.replicas(heard.replicas));
         }
     }
-}
-
-/// A number below 2^53.
-fn draw() -> Result<u64, getrandom::Error> {
-    getrandom::u64().map(|number| number >> 11)
 }
 
 #[cfg(test)]
