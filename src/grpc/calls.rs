@@ -5,10 +5,9 @@
 //! call, one that is compressed, large, cut into pieces or unreadable, goes through the routes like all others: so
 //! what is said of it is said in one place.
 
-use super::{Service, deadline, keep_when_told, name_too_large, proto};
+use super::{Service, Told, deadline, keep_when_told, name_too_large, proto};
 use crate::{
     clock::{self, Deadline},
-    decider::Taken,
     intake::{self, Intake},
     telemetry::Method,
 };
@@ -53,7 +52,7 @@ impl Calls {
     }
 
     /// Answers a call.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Answered> {
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Told<Answered>> {
         let deadline = deadline::of(request.headers());
         let patience =
             deadline::said(request.headers()).map_or(SLOWEST_CALL, |it| it.min(SLOWEST_CALL));
@@ -81,7 +80,7 @@ impl Calls {
         (first, body): (Option<Result<Frame<Bytes>, hyper::Error>>, Incoming),
         deadline: Deadline,
         patience: Duration,
-    ) -> Response<Answered> {
+    ) -> Response<Told<Answered>> {
         let message = match &first {
             Some(Ok(frame)) if body.is_end_stream() => frame.data_ref().and_then(read),
             _ => None,
@@ -100,10 +99,10 @@ impl Calls {
         head: &request::Parts,
         message: RateLimitRequest,
         deadline: Deadline,
-    ) -> Response<Answered> {
+    ) -> Response<Told<Answered>> {
         let underway = self.decisions.observer.begin(Method::ShouldRateLimit, &head.headers);
         match self.decisions.answer(&underway, message, deadline).await {
-            Ok(answer) => told(&answer.message, answer.taken),
+            Ok(answer) => decided(&answer.message).map(|body| Told::new(body, answer.taken)),
             Err(error) => refused(&error.into()),
         }
     }
@@ -113,12 +112,12 @@ impl Calls {
         mut request: Request<Resumed>,
         deadline: Deadline,
         patience: Duration,
-    ) -> Response<Answered> {
+    ) -> Response<Told<Answered>> {
         request.extensions_mut().insert(deadline);
         let request = request.map(|body| self.intake.count(body));
         let mut routes = self.routes.clone();
         match clock::within(patience, Box::pin(routes.call(request))).await {
-            Some(Ok(response)) => keep_when_told(name_too_large(response)).map(Answered::Routed),
+            Some(Ok(response)) => keep_when_told(name_too_large(response).map(Answered::Routed)),
             Some(Err(never)) => match never {},
             None => refused(&Status::deadline_exceeded(TOO_SLOW)),
         }
@@ -141,41 +140,41 @@ fn read(frame: &Bytes) -> Option<RateLimitRequest> {
 }
 
 /// An answer in one frame.
-fn told(message: &RateLimitResponse, taken: Option<Taken>) -> Response<Answered> {
+fn decided(message: &RateLimitResponse) -> Response<Answered> {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(PREFIX + length);
     frame.put_u8(0);
     // No answer is nearly as long as that.
     frame.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     message.encode_raw(&mut frame);
-    let body = Answered::Decided(Told { message: Some(frame.freeze()), is_over: false, taken });
-    let mut response = Response::new(body);
+    let body = Decided { message: Some(frame.freeze()), is_over: false };
+    let mut response = Response::new(Answered::Decided(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     response
 }
 
-fn refused(status: &Status) -> Response<Answered> {
-    status.clone().into_http::<tonic::body::Body>().map(Answered::Routed)
+fn refused(status: &Status) -> Response<Told<Answered>> {
+    let response = status.clone().into_http::<tonic::body::Body>();
+    response.map(|body| Told::new(Answered::Routed(body), None))
 }
 
 /// The body of an answer.
 #[derive(Debug)]
 pub enum Answered {
     /// Of a decision.
-    Decided(Told),
+    Decided(Decided),
     /// Of any other call.
     Routed(tonic::body::Body),
 }
 
-/// A message and what follows it. What was taken for the request is kept when all of it has gone to the connection.
+/// A message and what follows it.
 #[derive(Debug)]
-pub struct Told {
+pub struct Decided {
     message: Option<Bytes>,
     is_over: bool,
-    taken: Option<Taken>,
 }
 
-impl Told {
+impl Decided {
     fn next(&mut self) -> Option<Frame<Bytes>> {
         if let Some(message) = self.message.take() {
             return Some(Frame::data(message));
@@ -184,9 +183,6 @@ impl Told {
             return None;
         }
         self.is_over = true;
-        if let Some(taken) = self.taken.take() {
-            taken.keep();
-        }
         let mut trailers = HeaderMap::with_capacity(1);
         trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
         Some(Frame::trailers(trailers))
@@ -202,14 +198,14 @@ impl Body for Answered {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match self.get_mut() {
-            Self::Decided(told) => Poll::Ready(told.next().map(Ok)),
+            Self::Decided(decided) => Poll::Ready(decided.next().map(Ok)),
             Self::Routed(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Decided(told) => told.is_over,
+            Self::Decided(decided) => decided.is_over,
             Self::Routed(body) => body.is_end_stream(),
         }
     }
@@ -274,6 +270,22 @@ mod tests {
     #[test]
     fn the_path_is_that_of_the_service() {
         assert_eq!(SHOULD_RATE_LIMIT, format!("/{SERVICE}/ShouldRateLimit"));
+    }
+
+    #[tokio::test]
+    async fn what_is_decided_is_one_frame_and_a_status() {
+        let message = RateLimitResponse { overall_code: 2, ..RateLimitResponse::default() };
+        let response = decided(&message);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/grpc");
+        let mut body = response.into_body();
+        let mut next = async || poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+        let bytes = message.encode_to_vec();
+        let first = next().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, frame(0, bytes.len(), &bytes));
+        let last = next().await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(last[Status::GRPC_STATUS], "0");
+        assert!(next().await.is_none());
+        assert!(body.is_end_stream());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub use calls::{Answered, Calls};
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
-pub use told::{keep_when_told, until_told};
+pub use told::{Told, keep_when_told, until_told};
 pub use utilization::{Reports, SERVICE as UTILIZATION_SERVICE, Server as UtilizationServer};
 
 use crate::{

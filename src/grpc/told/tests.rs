@@ -7,8 +7,9 @@ use crate::{
     rules::Rules,
     store::{Memory, Store},
 };
+use bytes::Bytes;
 use http::HeaderMap;
-use std::{future::poll_fn, time::Duration};
+use std::{convert::Infallible, future::poll_fn, time::Duration};
 
 const RULES: &str = "
 domain: test
@@ -40,24 +41,25 @@ struct Answer(Vec<Frame<Bytes>>);
 
 impl Body for Answer {
     type Data = Bytes;
-    type Error = Status;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.0.pop().map(Ok))
     }
 }
 
-fn answered(taken: Taken) -> http::Response<tonic::body::Body> {
+fn answered(taken: Taken) -> Told<Answer> {
     let frames = vec![Frame::trailers(HeaderMap::new()), Frame::data(Bytes::from("message"))];
-    let mut response = http::Response::new(tonic::body::Body::new(Answer(frames)));
-    response.extensions_mut().insert(Arc::new(taken));
-    keep_when_told(response)
+    let (metadata, answer, extensions) = until_told(Answer(frames), Some(taken)).into_parts();
+    let mut response = http::Response::new(answer);
+    (*response.headers_mut(), *response.extensions_mut()) = (metadata.into_headers(), extensions);
+    keep_when_told(response).into_body()
 }
 
-async fn send_frame(body: &mut tonic::body::Body) {
+async fn send_frame(body: &mut Told<Answer>) {
     let mut body = Pin::new(body);
     poll_fn(|context| body.as_mut().poll_frame(context)).await.unwrap().unwrap();
 }
@@ -65,7 +67,7 @@ async fn send_frame(body: &mut tonic::body::Body) {
 #[tokio::test]
 async fn what_was_taken_is_kept_when_all_of_the_answer_is_gone() {
     let decider = decider();
-    let mut body = answered(take(&decider).await.unwrap()).into_body();
+    let mut body = answered(take(&decider).await.unwrap());
     send_frame(&mut body).await;
     send_frame(&mut body).await;
     drop(body);
@@ -76,7 +78,7 @@ async fn what_was_taken_is_kept_when_all_of_the_answer_is_gone() {
 async fn what_was_taken_is_given_back_when_the_answer_stays_behind() {
     let decider = decider();
     drop(answered(take(&decider).await.unwrap()));
-    let mut body = answered(take(&decider).await.unwrap()).into_body();
+    let mut body = answered(take(&decider).await.unwrap());
     send_frame(&mut body).await;
     drop(body);
     take(&decider).await.unwrap().keep();
