@@ -1,8 +1,6 @@
 //! States in this process's memory: exact under concurrency, bounded, and every one expires.
 //!
-//! Keys are spread over shards, each behind a lock. A request takes the locks of all its shards in
-//! ascending order, decides, writes, and lets go: requests that share no shard do not wait for each
-//! other, and those that do cannot deadlock. Nothing is awaited under a lock.
+//! Keys are spread over [`shards`](super::shards). A request locks all of its own, decides, writes, and lets go.
 //!
 //! A state that equals one never used is forgotten. Every key that a request asks for sweeps a few
 //! entries of its shard, so memory follows the live keys, as long as there are requests, without a task
@@ -30,6 +28,7 @@ use crate::{
     store::{
         Queues,
         orders::{Orders, Telling, Told},
+        shards::{MOST_SHARDS, Shards},
     },
     verdict::{self, Few, Kept, Question, Verdict, Write},
     worker::{Report, Reported},
@@ -54,19 +53,14 @@ const LEAST_ROOM: usize = 64;
 /// Entries among which a full shard chooses the one to forget.
 const CANDIDATES: usize = 16;
 
-/// The most shards, a power of two: many times the cores, so that locks are seldom contended.
-const MOST_SHARDS: usize = 64;
-
 /// The least keys that a shard is worth having for.
 const KEYS_PER_SHARD: usize = 1024;
 
 /// The store.
 #[derive(Debug)]
 pub struct Memory {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Shards<Shard>,
     keys_per_shard: usize,
-    /// Seeded at random: whoever chooses keys cannot choose where they fall.
-    hasher: RandomState,
     forgotten_live: AtomicU64,
     queues: Queues,
     orders: Mutex<Orders>,
@@ -94,12 +88,10 @@ impl Memory {
     /// may be full when the whole is not quite.
     pub fn new(max_keys: usize) -> Self {
         let max_keys = max_keys.clamp(1, u32::MAX as usize);
-        let shards = (max_keys / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
-        let shards = 1 << shards.ilog2();
+        let shards = Shards::new((max_keys / KEYS_PER_SHARD).min(MOST_SHARDS));
         Self {
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
-            keys_per_shard: max_keys / shards,
-            hasher: RandomState::new(),
+            keys_per_shard: max_keys / shards.count(),
+            shards,
             forgotten_live: AtomicU64::new(0),
             queues: Queues::default(),
             orders: Mutex::default(),
@@ -139,9 +131,9 @@ impl Memory {
     /// Forgets states, and tells those who wait for them.
     pub fn forget(&self, keys: &[Key]) {
         for key in keys {
-            let hash = self.hasher.hash_one(key);
-            if let Some(shard) = self.shards.get(self.place(hash)) {
-                lock(shard).remove(hash, key, &self.hasher);
+            let hash = self.shards.hash(key);
+            if let Some(mut shard) = self.shards.lock(hash) {
+                shard.remove(hash, key, self.shards.hasher());
             }
             self.queues.announce(key);
         }
@@ -195,9 +187,8 @@ impl Memory {
     }
 
     fn get(&self, key: &Key) -> Option<State> {
-        let hash = self.hasher.hash_one(key);
-        let shard = self.shards.get(self.place(hash))?;
-        lock(shard).get(hash, key).cloned()
+        let hash = self.shards.hash(key);
+        self.shards.lock(hash)?.get(hash, key).cloned()
     }
 
     /// Reads states and writes what becomes of them, while nobody else does.
@@ -207,30 +198,31 @@ impl Memory {
         keys: &[Key],
         step: impl FnOnce(&[Option<State>]) -> (R, W),
     ) -> R {
-        let hashes: Few<u64> = keys.iter().map(|key| self.hasher.hash_one(key)).collect();
-        let mut shards = self.lock(&hashes);
+        let hasher = self.shards.hasher();
+        let hashes: Few<u64> = keys.iter().map(|key| self.shards.hash(key)).collect();
+        let mut locked = self.shards.lock_all(&hashes);
         for &hash in &hashes {
-            if let Some(shard) = self.shard(&mut shards, hash) {
-                shard.sweep(now, &self.hasher);
+            if let Some(shard) = locked.of(hash) {
+                shard.sweep(now, hasher);
             }
         }
         let stored: Few<Option<State>> = keys
             .iter()
             .zip(&hashes)
-            .map(|(key, &hash)| self.shard(&mut shards, hash)?.get(hash, key).cloned())
+            .map(|(key, &hash)| locked.of(hash)?.get(hash, key).cloned())
             .collect();
         let (answer, writes) = step(&stored);
         for Write { slot, kept } in writes {
             let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
-            let Some(shard) = self.shard(&mut shards, hash) else { continue };
+            let Some(shard) = locked.of(hash) else { continue };
             match kept {
                 Some(kept) => {
                     if shard.is_full_for(hash, key, self.keys_per_shard) {
                         self.make_room(shard, now);
                     }
-                    shard.put(hash, key, kept, &self.hasher);
+                    shard.put(hash, key, kept, hasher);
                 }
-                None => shard.remove(hash, key, &self.hasher),
+                None => shard.remove(hash, key, hasher),
             }
         }
         answer
@@ -238,12 +230,12 @@ impl Memory {
 
     /// How many keys it holds, expired ones included that no sweep has met yet.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+        self.shards.one_by_one().map(|shard| shard.entries.len()).sum()
     }
 
     /// How many keys it holds at most.
     pub fn max_keys(&self) -> usize {
-        self.keys_per_shard * self.shards.len()
+        self.keys_per_shard * self.shards.count()
     }
 
     /// Whether it holds no key.
@@ -256,38 +248,12 @@ impl Memory {
         self.forgotten_live.load(Ordering::Relaxed)
     }
 
-    /// Locks the shards of these hashes, each once, in ascending order.
-    fn lock(&self, hashes: &[u64]) -> Few<(usize, MutexGuard<'_, Shard>)> {
-        let mut places: Few<usize> = hashes.iter().map(|&hash| self.place(hash)).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
-            .into_iter()
-            .filter_map(|place| Some((place, lock(self.shards.get(place)?))))
-            .collect()
-    }
-
-    /// The shard of a hash: its upper half decides, the table within the shard uses the lower.
-    fn place(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.shards.len() - 1)
-    }
-
-    fn shard<'a>(
-        &self,
-        locked: &'a mut [(usize, MutexGuard<'_, Shard>)],
-        hash: u64,
-    ) -> Option<&'a mut Shard> {
-        let place = self.place(hash);
-        let index = locked.binary_search_by_key(&place, |(place, _)| *place).ok()?;
-        locked.get_mut(index).map(|(_, shard)| &mut **shard)
-    }
-
     fn make_room(&self, shard: &mut Shard, now: Timestamp) {
         let Some(place) = shard.least_used(now) else { return };
         if shard.entries.get(place).is_some_and(|entry| entry.kept.fresh_at > now) {
             self.forgotten_live.fetch_add(1, Ordering::Relaxed);
         }
-        shard.remove_at(place, &self.hasher);
+        shard.remove_at(place, self.shards.hasher());
     }
 }
 

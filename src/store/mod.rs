@@ -6,6 +6,7 @@ mod memory;
 pub mod orders;
 mod queue;
 pub mod redis;
+mod shards;
 mod timing;
 
 pub use draw::draw;

@@ -31,22 +31,14 @@ use crate::{
     key::Key,
     lease::{By, Leased},
     limiter::{Cost, Limit, Wait},
+    store::shards::{MOST_SHARDS, Shards},
     verdict::{Answer, Check, Outcome, Question, Verdict},
 };
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long a denial is believed at most, in microseconds: so long after something was given back, set or reset by
 /// way of another replica it is heard of here, too.
 const LONGEST_BELIEVED_US: u64 = 250_000;
-
-/// The shards, a power of two: many times the cores, so that locks are seldom contended.
-const SHARDS: usize = 64;
 
 /// The denials that a shard has room for: for 100,000 that are refused in a second, each by another bucket.
 const PER_SHARD: usize = 256;
@@ -56,9 +48,7 @@ const PLACES: usize = 8;
 
 /// What Redis has refused.
 pub(super) struct Denials {
-    shards: Box<[Mutex<Shard>]>,
-    /// Seeded at random: whoever chooses keys cannot choose where they fall.
-    hasher: RandomState,
+    shards: Shards<Shard>,
     /// Until when anything at all is believed, in microseconds.
     last_believed: AtomicU64,
     /// How often something was opened.
@@ -96,8 +86,7 @@ struct Denial {
 impl Default for Denials {
     fn default() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            shards: Shards::new(MOST_SHARDS),
             last_believed: AtomicU64::new(0),
             openings: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -183,8 +172,8 @@ impl Denials {
     /// Something was given back to what is under this key, or it was forgotten: what was asked until now is not
     /// believed any more.
     pub(super) fn open(&self, key: &Key) {
-        let hash = self.hasher.hash_one(key);
-        let Some(mut shard) = self.shard(hash) else { return };
+        let hash = self.shards.hash(key);
+        let Some(mut shard) = self.shards.lock(hash) else { return };
         for place in shard.places(hash) {
             place.take_if(|denial| denial.key == *key);
         }
@@ -209,8 +198,8 @@ impl Denials {
     fn wait(&self, now: Timestamp, question: &Question, check: &Check) -> Option<Wait> {
         let (Cost::Take(cost), true) = (check.cost, check.is_charge()) else { return None };
         let key = question.keys.get(check.slot)?;
-        let hash = self.hasher.hash_one(key);
-        let mut shard = self.shard(hash)?;
+        let hash = self.shards.hash(key);
+        let mut shard = self.shards.lock(hash)?;
         let known = shard.places(hash).iter().flatten().find(|denial| denial.key == *key)?;
         let holds = known.limit == check.limit && known.cost <= cost && known.believed > now;
         holds.then(|| {
@@ -219,9 +208,9 @@ impl Denials {
     }
 
     fn keep(&self, asked: Asked, denial: Denial) {
-        let hash = self.hasher.hash_one(&denial.key);
+        let hash = self.shards.hash(&denial.key);
         let believed_us = denial.believed.as_micros();
-        let Some(mut shard) = self.shard(hash) else { return };
+        let Some(mut shard) = self.shards.lock(hash) else { return };
         if shard.opened > asked.openings {
             return;
         }
@@ -251,22 +240,16 @@ impl Denials {
 
     /// Forgets what any other limit refuses under this key.
     fn forget_others(&self, key: &Key, limit: &Limit) {
-        let hash = self.hasher.hash_one(key);
-        let Some(mut shard) = self.shard(hash) else { return };
+        let hash = self.shards.hash(key);
+        let Some(mut shard) = self.shards.lock(hash) else { return };
         for place in shard.places(hash) {
             place.take_if(|denial| denial.key == *key && denial.limit != *limit);
         }
     }
-
-    /// The shard of a hash: its upper half decides, and its lower half where in it.
-    fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
-        let shard = self.shards.get((hash >> 32) as usize & (SHARDS - 1))?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl Shard {
-    /// Where a key of this hash may be; nowhere as long as nothing was kept.
+    /// Where a key of this hash may be, by its lower half; nowhere as long as nothing was kept.
     fn places(&mut self, hash: u64) -> &mut [Option<Denial>] {
         let first = hash as usize % (PER_SHARD / PLACES) * PLACES;
         self.denials.get_mut(first..first + PLACES).unwrap_or_default()
