@@ -19,10 +19,11 @@ fuzz: ## Feed random input to whatever reads what others send, for FUZZ_SECONDS 
 	scripts/fuzz
 
 # What fails fast comes first. Whoever lacks cargo-deny gets the version that CI has.
-lint: ## Check formatting, lints, and the licences and sources of dependencies
+lint: ## Check formatting, lints, documentation, and the licences and sources of dependencies
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
 

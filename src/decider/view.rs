@@ -62,7 +62,7 @@ pub struct WorkersView {
 }
 
 impl PoolView {
-    /// How many slots are kept for critical requests, as [`fleet::Limit::reserved`] counts them.
+    /// How many slots are kept for critical requests, as [`Limit::reserved`](crate::limiter::fleet::Limit::reserved) counts them.
     pub fn reserved(&self) -> Option<u64> {
         let parts = u64::from(self.reserved_parts);
         self.capacity.map(|slots| slots * parts / u64::from(WHOLE_PARTS))

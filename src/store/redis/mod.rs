@@ -7,7 +7,7 @@
 //!
 //! Whatever goes wrong ends in a [`StoreError`] within the timeout. A lost Redis is looked for in the
 //! background, and connections that nobody uses are tried there too, so that it is not the next request
-//! that finds out. One that gives no answer is not asked ([`breaker`]) until it does.
+//! that finds out. One that gives no answer is not asked (`breaker.rs`) until it does.
 
 mod address;
 pub mod batch;
@@ -67,7 +67,7 @@ const CONNECTIONS: u32 = 1;
 /// How soon it is tried again whether a Redis answers that is not asked any more.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
 
-/// How long it may take to hear of all orders: up to [`store::orders::MOST_ORDERS`], and nobody's request waits.
+/// How long it may take to hear of all orders: up to [`store::orders::MOST_LIMITS`] limits, and nobody's request waits.
 const LONGEST_TOLD: Duration = Duration::from_millis(500);
 
 /// What the key of the orders has in the place of a limiter.
