@@ -1,65 +1,44 @@
-//! Slices of buckets that this process has in hand, and the task that fetches them: see [`grant`](crate::grant).
+//! Slices of buckets that this process has in hand: see [`grant`](crate::grant).
 //!
 //! A request all of whose limits hand out slices is decided here while there are enough tokens in hand, as one step
-//! under the locks of its keys' shards, taken in ascending order. If there are not, it goes to Redis as ever, and
-//! whoever fetches is told that there is demand. No request waits for a slice.
+//! under the locks of its keys' [`shards`](crate::store::shards). If there are not, it goes to Redis as ever, and
+//! whoever [fetches](super::fetcher) is told that there is demand. No request waits for a slice.
 //!
-//! What is due is asked for in one call, along with what soon would be: so ten hot keys cost what one does.
+//! Redis is not known here, and time comes from outside.
 
-use super::{
-    Way,
-    script::{self, Call},
-};
+#[cfg(test)]
+mod tests;
+
+use super::fetcher::CALL_EVERY;
 use crate::{
-    clock::{Clock, Timestamp},
-    grant::{Ask, Hand},
+    clock::Timestamp,
+    grant::{Ask, Granted, Hand, Short},
     key::Key,
     lease::Leased,
     limiter::{Cost, Limit, token_bucket},
-    store::GrantCounts,
-    verdict::{Answer, Check, Outcome, Question, Verdict},
-};
-use futures_util::future;
-use hashbrown::HashTable;
-use redis::Value;
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    store::{
+        GrantCounts,
+        shards::{MOST_SHARDS, Shards},
     },
-    time::Duration,
+    verdict::{Answer, Check, Few, Outcome, Question, Verdict},
 };
-use tokio::{sync, time};
+use hashbrown::HashTable;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Notify;
 
 /// The most buckets of which something is in hand. Of others, Redis decides each request.
 const MOST_HANDS: usize = 10_000;
 
-/// The shards, a power of two: many times the cores, so that locks are seldom contended.
-const SHARDS: usize = 64;
-
-/// How often it is looked for what is too old, in a process that has anything in hand.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// How soon after one call the next is made: what becomes due meanwhile goes together.
-const CALL_EVERY: Duration = Duration::from_millis(1);
-
-/// The most buckets in a call: for some of them Redis does nothing else for 100 µs.
-const MOST_IN_A_CALL: usize = 64;
+/// What a call is thought to take before there was any, in microseconds.
+const FIRST_CALL_US: u64 = 1000;
 
 /// What is in hand.
 pub(super) struct Grants {
-    shards: Box<[Mutex<Shard>]>,
-    /// Seeded at random: whoever chooses keys cannot choose where they fall.
-    hasher: RandomState,
+    shards: Shards<Shard>,
     /// How many hands there are.
     hands: AtomicUsize,
-    /// The clock by which requests are told the time.
-    clock: Clock,
     /// That there is something to fetch.
-    due: sync::Notify,
-    /// Held while Redis is asked.
-    calling: sync::Mutex<()>,
+    due: Notify,
     /// How long a call takes, in microseconds, on average.
     call_us: AtomicU64,
     /// Nothing is handed out any more.
@@ -81,31 +60,30 @@ struct Wanted<'q> {
 }
 
 /// What is asked of a bucket, and when.
-struct Asked {
-    key: Key,
-    ask: Ask,
+pub(super) struct Asked {
+    pub(super) key: Key,
+    pub(super) ask: Ask,
     at: Timestamp,
 }
 
-impl Grants {
-    pub(super) fn new(clock: Clock) -> Self {
+impl Default for Grants {
+    fn default() -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
+            shards: Shards::new(MOST_SHARDS),
             hands: AtomicUsize::new(0),
-            clock,
-            due: sync::Notify::new(),
-            calling: sync::Mutex::new(()),
-            call_us: AtomicU64::new(1000),
+            due: Notify::new(),
+            call_us: AtomicU64::new(FIRST_CALL_US),
             is_closed: AtomicBool::new(false),
         }
     }
+}
 
+impl Grants {
     /// Decides a request by what is in hand; `None` where that is not enough, or it is not to be decided so.
     pub(super) fn serve(&self, now: Timestamp, question: &Question) -> Option<Verdict> {
         let Question { checks, taking, .. } = question;
         let may_be_served = taking.is_none() && checks.iter().all(|check| taken(check).is_some());
-        if !may_be_served || self.is_closed.load(Ordering::Relaxed) {
+        if !may_be_served || self.is_closed() {
             return None;
         }
         let outcomes = match &checks[..] {
@@ -119,8 +97,8 @@ impl Grants {
 
     fn serve_one(&self, now: Timestamp, question: &Question, check: &Check) -> Option<Outcome> {
         let (key, (limit, tokens)) = (question.keys.get(check.slot)?, taken(check)?);
-        let hash = self.hasher.hash_one(key);
-        let mut shard = lock(self.shards.get(place(hash))?);
+        let hash = self.shards.hash(key);
+        let mut shard = self.shards.lock(hash)?;
         let hand = self.hand(&mut shard, hash, (key, limit), now)?;
         let is_due = self.note(hand, now, tokens);
         let outcome = (hand.spendable(now) >= tokens).then(|| hand.spend(now, tokens));
@@ -139,21 +117,18 @@ impl Grants {
     fn serve_all(&self, now: Timestamp, question: &Question) -> Option<Vec<Outcome>> {
         let wanted = question.checks.iter().map(|check| {
             let (key, (limit, tokens)) = (question.keys.get(check.slot)?, taken(check)?);
-            Some(Wanted { hash: self.hasher.hash_one(key), key, limit, tokens })
+            Some(Wanted { hash: self.shards.hash(key), key, limit, tokens })
         });
         let wanted: Vec<Wanted<'_>> = wanted.collect::<Option<_>>()?;
-        let mut places: Vec<usize> = wanted.iter().map(|wanted| place(wanted.hash)).collect();
-        places.sort_unstable();
-        places.dedup();
-        let locked = places.iter().filter_map(|&at| Some((at, lock(self.shards.get(at)?))));
-        let mut locked: Vec<(usize, MutexGuard<'_, Shard>)> = locked.collect();
+        let hashes: Few<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
+        let mut locked = self.shards.lock_all(&hashes);
 
         let (mut are_there, mut is_due) = (true, false);
         for (at, Wanted { hash, key, limit, tokens }) in wanted.iter().enumerate() {
             // Those before it, of the same bucket, take theirs first.
             let before = wanted.iter().take(at).filter(|before| before.key == *key);
             let all = before.fold(*tokens, |sum, before| sum.saturating_add(before.tokens));
-            let shard = among(&mut locked, *hash)?;
+            let shard = locked.of(*hash)?;
             match self.hand(shard, *hash, (key, limit), now) {
                 Some(hand) => {
                     is_due |= self.note(hand, now, *tokens);
@@ -164,13 +139,13 @@ impl Grants {
         }
         let spent = wanted.iter().filter(|_| are_there).map(|wanted| {
             let Wanted { hash, key, limit, tokens } = wanted;
-            let shard = among(&mut locked, *hash)?;
+            let shard = locked.of(*hash)?;
             let outcome = self.hand(shard, *hash, (key, limit), now)?.spend(now, *tokens);
             shard.counts.spent += tokens;
             Some(outcome)
         });
         let outcomes: Option<Vec<Outcome>> = spent.collect();
-        if are_there && let Some((_, shard)) = locked.first_mut() {
+        if are_there && let Some(shard) = hashes.first().and_then(|&hash| locked.of(hash)) {
             shard.counts.served += 1;
         }
         drop(locked);
@@ -201,7 +176,7 @@ impl Grants {
                 return None;
             }
             let hand = (key.clone(), Hand::new(*limit, now)?);
-            hands.insert_unique(hash, hand, |(of, _)| self.hasher.hash_one(of));
+            hands.insert_unique(hash, hand, |(of, _)| self.shards.hash(of));
         }
         let (_, hand) = hands.find_mut(hash, |(of, _)| of == key)?;
         if hand.limit() != limit {
@@ -226,9 +201,9 @@ impl Grants {
     /// Lets go of what is in hand of these.
     pub(super) fn forget(&self, keys: &[Key]) {
         for key in keys {
-            let hash = self.hasher.hash_one(key);
-            let Some(shard) = self.shards.get(place(hash)) else { continue };
-            let Shard { hands, counts } = &mut *lock(shard);
+            let hash = self.shards.hash(key);
+            let Some(mut shard) = self.shards.lock(hash) else { continue };
+            let Shard { hands, counts } = &mut *shard;
             if let Ok(found) = hands.find_entry(hash, |(of, _)| of == key) {
                 let ((_, hand), _) = found.remove();
                 counts.lost += hand.tokens();
@@ -240,8 +215,8 @@ impl Grants {
     /// What went on with them.
     pub(super) fn counts(&self) -> GrantCounts {
         let mut sum = GrantCounts::default();
-        for shard in &self.shards {
-            let GrantCounts { served, taken, spent, returned, lost } = lock(shard).counts;
+        for shard in self.shards.one_by_one() {
+            let GrantCounts { served, taken, spent, returned, lost } = shard.counts;
             sum.served += served;
             sum.taken += taken;
             sum.spent += spent;
@@ -251,22 +226,32 @@ impl Grants {
         sum
     }
 
-    /// Gives back all that is in hand. Nothing is handed out any more.
-    pub(super) async fn finish(&self, way: &Arc<Way>) {
+    /// Nothing is handed out any more.
+    pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        // What is on its way comes first.
-        let _calling = self.calling.lock().await;
-        let at = self.clock.now();
-        let asks = self.asks(|hand| hand.give_back_all(), at);
-        self.call(way, asks).await;
+    }
+
+    /// Whether nothing is handed out any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody asks for any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.hands.load(Ordering::Relaxed) == 0
+    }
+
+    /// Comes when there is something to fetch.
+    pub(super) async fn until_due(&self) {
+        self.due.notified().await;
     }
 
     /// What is to be asked of buckets, if anything is due.
-    fn due(&self) -> Vec<Asked> {
-        let (now, lead_us) = (self.clock.now(), self.lead_us());
+    pub(super) fn due(&self, now: Timestamp) -> Vec<Asked> {
+        let lead_us = self.lead_us();
         let mut is_due = false;
-        for shard in &self.shards {
-            let Shard { hands, .. } = &mut *lock(shard);
+        for mut shard in self.shards.one_by_one() {
+            let Shard { hands, .. } = &mut *shard;
             let before = hands.len();
             hands.retain(|(_, hand)| {
                 is_due |= hand.is_to_give_back(now) || hand.is_due(now, lead_us);
@@ -284,61 +269,59 @@ impl Grants {
         self.asks(ask, now)
     }
 
+    /// What gives back all that is in hand.
+    pub(super) fn give_back_all(&self, now: Timestamp) -> Vec<Asked> {
+        self.asks(Hand::give_back_all, now)
+    }
+
     fn asks(&self, mut ask: impl FnMut(&mut Hand) -> Option<Ask>, at: Timestamp) -> Vec<Asked> {
         let mut asks = Vec::new();
-        for shard in &self.shards {
-            for (key, hand) in &mut lock(shard).hands {
+        for mut shard in self.shards.one_by_one() {
+            for (key, hand) in &mut shard.hands {
                 asks.extend(ask(hand).map(|ask| Asked { key: key.clone(), ask, at }));
             }
         }
         asks
     }
 
-    async fn call(&self, way: &Arc<Way>, asks: Vec<Asked>) {
-        let calls = asks.chunks(MOST_IN_A_CALL).map(|asked| self.call_once(way, asked));
-        future::join_all(calls).await;
+    /// A call has taken so many microseconds.
+    pub(super) fn took(&self, micros: u64) {
+        let average_us = self.call_us.load(Ordering::Relaxed);
+        self.call_us.store((7 * average_us + micros) / 8, Ordering::Relaxed);
     }
 
-    async fn call_once(&self, way: &Arc<Way>, asked: &[Asked]) {
-        let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask).collect();
-        let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
-        let began = self.clock.now();
-        let denial = way.denials.asked(began);
-        let read = |reply: &Value| script::read_granted(reply, asks.len());
-        let answered = way.ask_quietly(&call, read).await;
-        let now = self.clock.now();
-        let Ok((since, granted)) = answered else {
-            for Asked { key, ask, at } in asked {
-                self.at(key, |counts, hand| {
-                    counts.lost += ask.returned;
-                    if let Some(hand) = hand {
-                        hand.lost(now, *at);
-                    }
-                });
-            }
-            return;
-        };
-        let average_us = self.call_us.load(Ordering::Relaxed);
-        self.call_us.store((7 * average_us + (now - began)) / 8, Ordering::Relaxed);
-        for (Asked { key, ask, at }, granted) in asked.iter().zip(granted) {
-            let short = self.at(key, |counts, hand| {
-                counts.taken += granted.tokens;
-                counts.returned += ask.returned;
-                let in_hand = hand.map(|hand| {
-                    let before = hand.tokens();
-                    let short = hand.granted(now, (*at, ask), (granted, since));
-                    (short, hand.tokens() - before)
-                });
-                let (short, kept) = in_hand.unwrap_or_default();
-                // Where the limit was changed meanwhile, or the counter reset, nobody has asked for it any more.
-                counts.lost += granted.tokens - kept;
-                short
+    /// What a bucket was asked for has come; `since` is when, by its store's clock. `Short` where it has run empty.
+    pub(super) fn granted(
+        &self,
+        now: Timestamp,
+        asked: &Asked,
+        (granted, since): (Granted, Timestamp),
+    ) -> Option<Short> {
+        let Asked { key, ask, at } = asked;
+        let short = self.at(key, |counts, hand| {
+            counts.taken += granted.tokens;
+            counts.returned += ask.returned;
+            let in_hand = hand.map(|hand| {
+                let before = hand.tokens();
+                let short = hand.granted(now, (*at, ask), (granted, since));
+                (short, hand.tokens() - before)
             });
-            if let Some(short) = short.flatten() {
-                let ends = [short.wait_us, short.passes_us].map(|micros| now + micros);
-                way.denials.refuse(denial, key.clone(), Limit::TokenBucket(ask.limit), ends);
+            let (short, kept) = in_hand.unwrap_or_default();
+            // Where the limit was changed meanwhile, or the counter reset, nobody has asked for it any more.
+            counts.lost += granted.tokens - kept;
+            short
+        });
+        short.flatten()
+    }
+
+    /// Nobody knows what became of what a bucket was asked for, and given back.
+    pub(super) fn lost(&self, now: Timestamp, asked: &Asked) {
+        self.at(&asked.key, |counts, hand| {
+            counts.lost += asked.ask.returned;
+            if let Some(hand) = hand {
+                hand.lost(now, asked.at);
             }
-        }
+        });
     }
 
     /// Does something to the hand of a bucket, if it is there, and what is counted of it.
@@ -347,32 +330,10 @@ impl Grants {
         key: &Key,
         something: impl FnOnce(&mut GrantCounts, Option<&mut Hand>) -> R,
     ) -> Option<R> {
-        let hash = self.hasher.hash_one(key);
-        let Shard { hands, counts } = &mut *lock(self.shards.get(place(hash))?);
+        let hash = self.shards.hash(key);
+        let Shard { hands, counts } = &mut *self.shards.lock(hash)?;
         let hand = hands.find_mut(hash, |(of, _)| of == key).map(|(_, hand)| hand);
         Some(something(counts, hand))
-    }
-}
-
-/// Fetches and gives back, for as long as it is polled.
-pub(super) async fn fetch(way: Arc<Way>, grants: Arc<Grants>) {
-    loop {
-        let is_idle = grants.hands.load(Ordering::Relaxed) == 0;
-        let due = grants.due.notified();
-        if is_idle {
-            due.await;
-        } else {
-            let _ = time::timeout(LOOK_EVERY, due).await;
-        }
-        {
-            let _calling = grants.calling.lock().await;
-            if grants.is_closed.load(Ordering::Relaxed) {
-                return;
-            }
-            let asks = grants.due();
-            grants.call(&way, asks).await;
-        }
-        time::sleep(CALL_EVERY).await;
     }
 }
 
@@ -384,19 +345,4 @@ const fn taken(check: &Check) -> Option<(&token_bucket::Limit, u64)> {
         }
         _ => None,
     }
-}
-
-/// The shard of a hash: its upper half decides, the table within the shard uses the lower.
-const fn place(hash: u64) -> usize {
-    (hash >> 32) as usize & (SHARDS - 1)
-}
-
-/// The shard of a hash, among those that are locked, in ascending order.
-fn among<'s>(locked: &'s mut [(usize, MutexGuard<'_, Shard>)], hash: u64) -> Option<&'s mut Shard> {
-    let at = locked.binary_search_by_key(&place(hash), |(at, _)| *at).ok()?;
-    locked.get_mut(at).map(|(_, shard)| &mut **shard)
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,7 @@ mod condition;
 mod connection;
 mod denials;
 mod fault;
+mod fetcher;
 mod grants;
 mod heartbeat;
 mod lane;
@@ -48,6 +49,7 @@ use crate::{
 use condition::Condition;
 use connection::Manager;
 use denials::Denials;
+use fetcher::Fetcher;
 use grants::Grants;
 use lane::TRY_EVERY;
 use listener::Listener;
@@ -84,6 +86,7 @@ pub struct Redis {
     address: Address,
     way: Arc<Way>,
     grants: Arc<Grants>,
+    fetcher: Arc<Fetcher>,
     listener: Listener,
     /// What goes on in the background, for as long as there is the store.
     _tasks: JoinSet<()>,
@@ -114,9 +117,11 @@ impl Redis {
         tasks.spawn(tick(Arc::clone(&way)));
         tasks.spawn(probe(Arc::clone(&way)));
         tasks.spawn(heartbeat::beat(Arc::clone(&way)));
-        let grants = Arc::new(Grants::new(way.clock.clone()));
-        tasks.spawn(grants::fetch(Arc::clone(&way), Arc::clone(&grants)));
-        Ok(Self { address, way, grants, listener, _tasks: tasks })
+        let grants = Arc::new(Grants::default());
+        let fetcher = Arc::new(Fetcher::new(Arc::clone(&way), Arc::clone(&grants)));
+        let fetching = Arc::clone(&fetcher);
+        tasks.spawn(async move { fetching.fetch().await });
+        Ok(Self { address, way, grants, fetcher, listener, _tasks: tasks })
     }
 
     /// Where it is.
@@ -159,7 +164,7 @@ impl Redis {
 
     /// Gives back what was taken ahead of need. Nothing more is.
     pub async fn finish_grants(&self) {
-        self.grants.finish(&self.way).await;
+        self.fetcher.finish().await;
     }
 
     /// How many processes use it, this one included, where it has told.
