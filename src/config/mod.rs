@@ -178,3 +178,12 @@ fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagno
     let domains = domain::join(files, options, &mut report);
     (domains, report.finish())
 }
+
+/// The domains of a file without mistakes.
+#[cfg(test)]
+pub(crate) fn domains_of(text: &str) -> Vec<Domain> {
+    let source = Source { name: "test.yaml".to_owned(), text: text.to_owned() };
+    let loaded = parse(vec![source], &Options::default());
+    assert!(!loaded.has_errors(), "{}", loaded.render(false));
+    loaded.domains
+}

@@ -1,5 +1,8 @@
 //! Leases: to acquire one and wait for it, to renew it, to release it.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Asked, Decider, LeaseEvent, Taken, draw, draw_for, lease};
 use crate::{
     clock::Deadline,

@@ -1,18 +1,15 @@
 use super::*;
 use crate::{
-    clock::{Clock, Deadline, ManualClock},
-    config,
     decider::{
         Modes,
-        tests::{acquire, request},
+        tests::support::{Test, request},
     },
-    rules::Rules,
     store::{
         Memory, Redis, Store,
         redis::{Address, Certificates},
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 const RULES: &str = "
 domain: test
@@ -53,42 +50,20 @@ descriptors:
     quota_mode: true
 ";
 
-struct Test {
-    decider: Arc<Decider>,
-    clock: ManualClock,
+/// A decider whose store is not there.
+async fn without_store(rules: &str, modes: Modes) -> Test {
+    let address = Address::parse("redis://127.0.0.1:1").unwrap();
+    let timeout = Duration::from_millis(10);
+    let store = Redis::open(address, Certificates::default(), timeout).await.unwrap();
+    Test::on(Store::Redis(Box::new(store)), rules, modes)
 }
 
 impl Test {
-    /// A decider whose store is not there.
-    async fn new(rules: &str, modes: Modes) -> Self {
-        let address = Address::parse("redis://127.0.0.1:1").unwrap();
-        let timeout = Duration::from_millis(10);
-        let store = Redis::open(address, Certificates::default(), timeout).await.unwrap();
-        Self::on(Store::Redis(Box::new(store)), rules, modes)
-    }
-
-    fn on(store: Store, rules: &str, modes: Modes) -> Self {
-        let source = config::Source { name: "test.yaml".to_owned(), text: rules.to_owned() };
-        let loaded = config::parse(vec![source], &config::Options::default());
-        assert!(!loaded.has_errors(), "{}", loaded.render(false));
-        let clock = ManualClock::default();
-        let rules = Rules::new(loaded.domains);
-        Self { decider: Decider::new(rules, store, Clock::Manual(clock.clone()), modes), clock }
-    }
-
-    async fn decide(&self, request: &Request) -> Decision {
-        self.decider.decide(request, Deadline::default()).await.0
-    }
-
-    async fn ask(&self, keys: &[&'static str]) -> Decision {
-        self.decide(&request(1, keys)).await
-    }
-
     /// How many of a hundred requests pass.
     async fn passes(&self, keys: &[&'static str]) -> usize {
         let mut passed = 0;
         for _ in 0..100 {
-            passed += usize::from(self.ask(keys).await.code == Code::Ok);
+            passed += usize::from(self.ask(1, keys).await.code == Code::Ok);
         }
         passed
     }
@@ -96,7 +71,7 @@ impl Test {
 
 #[tokio::test]
 async fn each_rule_does_what_it_says() {
-    let test = Test::new(RULES, Modes::default()).await;
+    let test = without_store(RULES, Modes::default()).await;
     assert_eq!(test.passes(&["unsaid"]).await, 100);
     assert_eq!(test.passes(&["allow"]).await, 100);
     assert_eq!(test.passes(&["deny"]).await, 0);
@@ -110,8 +85,8 @@ async fn each_rule_does_what_it_says() {
 
 #[tokio::test]
 async fn what_is_only_let_pass_shows_no_number() {
-    let test = Test::new(RULES, Modes { standings: true, ..Modes::default() }).await;
-    let decision = test.ask(&["allow", "nothing", "local"]).await;
+    let test = without_store(RULES, Modes { standings: true, ..Modes::default() }).await;
+    let decision = test.ask(1, &["allow", "nothing", "local"]).await;
     assert!(decision.degraded);
     let bare = Status { code: Code::Ok, limit: None, remaining: 0, reset_s: None };
     assert_eq!(decision.statuses[..2], [bare.clone(), bare]);
@@ -121,8 +96,8 @@ async fn what_is_only_let_pass_shows_no_number() {
 
 #[tokio::test]
 async fn who_is_denied_is_told_why_and_to_come_again() {
-    let test = Test::new(RULES, Modes::default()).await;
-    let decision = test.ask(&["allow", "deny"]).await;
+    let test = without_store(RULES, Modes::default()).await;
+    let decision = test.ask(1, &["allow", "deny"]).await;
     let refused = decision.refused.unwrap();
     assert_eq!(refused.retry_after_s, Some(1));
     assert_eq!(
@@ -136,15 +111,15 @@ async fn who_is_denied_is_told_why_and_to_come_again() {
 
 #[tokio::test]
 async fn a_request_without_limits_passes_and_is_not_marked() {
-    let test = Test::new(RULES, Modes::default()).await;
-    let decision = test.ask(&["nothing"]).await;
+    let test = without_store(RULES, Modes::default()).await;
+    let decision = test.ask(1, &["nothing"]).await;
     assert_eq!((decision.code, decision.degraded), (Code::Ok, false));
 }
 
 #[tokio::test]
 async fn a_local_limit_refills_and_is_shared_by_the_replicas() {
     let modes = Modes { replicas: Some(3), ..Modes::default() };
-    let test = Test::new(RULES, modes).await;
+    let test = without_store(RULES, modes).await;
     assert_eq!(test.passes(&["local"]).await, 4, "a third of 10, rounded up");
     assert_eq!(test.passes(&["once"]).await, 1);
     test.clock.advance(18_000_000 - 1);
@@ -156,7 +131,7 @@ async fn a_local_limit_refills_and_is_shared_by_the_replicas() {
 #[tokio::test]
 async fn a_cost_above_the_share_may_pass_later() {
     let modes = Modes { replicas: Some(3), ..Modes::default() };
-    let test = Test::new(RULES, modes).await;
+    let test = without_store(RULES, modes).await;
     let refused = test.decide(&request(5, &["local"])).await.refused.unwrap();
     assert_eq!(refused.retry_after_s, Some(1), "the whole of it lets 5 pass");
     let refused = test.decide(&request(11, &["local"])).await.refused.unwrap();
@@ -166,18 +141,18 @@ async fn a_cost_above_the_share_may_pass_later() {
 /// All or nothing, as ever.
 #[tokio::test]
 async fn a_request_that_another_limit_refuses_is_charged_nothing() {
-    let test = Test::new(RULES, Modes::default()).await;
+    let test = without_store(RULES, Modes::default()).await;
     assert_eq!(test.passes(&["local", "deny"]).await, 0);
     assert_eq!(test.passes(&["local", "once"]).await, 1);
     assert_eq!(test.passes(&["local"]).await, 9);
     // But for costs that have arisen already.
     test.decide(&request(4, &["spent", "deny"])).await;
-    assert_eq!(test.ask(&["spent"]).await.statuses[0].remaining, 5);
+    assert_eq!(test.ask(1, &["spent"]).await.statuses[0].remaining, 5);
 }
 
 #[tokio::test]
 async fn quotas_refuse_only_when_all_of_them_are_over() {
-    let test = Test::new(RULES, Modes::default()).await;
+    let test = without_store(RULES, Modes::default()).await;
     assert_eq!(test.passes(&["local quota"]).await, 1);
     assert_eq!(test.passes(&["local quota", "quota"]).await, 100, "one of them allows");
     assert_eq!(test.passes(&["local", "local quota", "quota"]).await, 10, "and is charged");
@@ -186,57 +161,44 @@ async fn quotas_refuse_only_when_all_of_them_are_over() {
 #[tokio::test]
 async fn domains_and_processes_have_defaults() {
     let domain = format!("on_store_failure: deny\n{}", RULES.trim_start());
-    let test = Test::new(&domain, Modes::default()).await;
+    let test = without_store(&domain, Modes::default()).await;
     assert_eq!(test.passes(&["unsaid"]).await, 0);
     assert_eq!(test.passes(&["allow"]).await, 100);
     assert_eq!(test.passes(&["slots"]).await, 0);
 
     let modes = Modes { on_store_failure: OnStoreFailure::Local, ..Modes::default() };
-    let test = Test::new(RULES, modes).await;
+    let test = without_store(RULES, modes).await;
     assert_eq!(test.passes(&["unsaid"]).await, 5);
     assert_eq!(test.passes(&["slots"]).await, 100, "one process does not know");
-    let test = Test::new(&domain, modes).await;
+    let test = without_store(&domain, modes).await;
     assert_eq!(test.passes(&["unsaid"]).await, 0, "the domain's word comes first");
 }
 
 #[tokio::test]
 async fn in_shadow_mode_nobody_is_denied() {
-    let test = Test::new(RULES, Modes { shadow: true, ..Modes::default() }).await;
-    let decision = test.ask(&["deny"]).await;
+    let test = without_store(RULES, Modes { shadow: true, ..Modes::default() }).await;
+    let decision = test.ask(1, &["deny"]).await;
     assert_eq!((decision.code, decision.refused, decision.degraded), (Code::Ok, None, true));
 }
 
 #[tokio::test]
 async fn a_lease_that_nobody_holds_is_granted_and_denied_by_the_rules() {
-    let test = Test::new(RULES, Modes::default()).await;
-    let acquired = test
-        .decider
-        .acquire(&acquire(&["slots"], Duration::ZERO), Deadline::default())
-        .await
-        .unwrap();
+    let test = without_store(RULES, Modes::default()).await;
+    let acquired = test.acquire(&["slots"], Duration::ZERO).await;
     assert!(acquired.0.degraded && acquired.0.lease.is_some());
-    let denied = test
-        .decider
-        .acquire(&acquire(&["few slots"], Duration::ZERO), Deadline::default())
-        .await
-        .unwrap();
+    let denied = test.acquire(&["few slots"], Duration::ZERO).await;
     assert!(denied.0.degraded && denied.0.lease.is_none() && denied.0.refused.is_some());
 }
 
 #[tokio::test]
 async fn a_bug_is_answered_by_the_rules_too() {
     let test = Test::on(Store::Memory(Memory::new(100)), RULES, Modes::default());
-    assert!(!test.ask(&["deny"]).await.degraded);
+    assert!(!test.ask(1, &["deny"]).await.degraded);
     test.decider.has_a_bug.store(true, Ordering::Relaxed);
-    let decision = test.ask(&["allow"]).await;
+    let decision = test.ask(1, &["allow"]).await;
     assert_eq!((decision.code, decision.degraded), (Code::Ok, true));
-    assert_eq!(test.ask(&["deny"]).await.code, Code::OverLimit);
-    let acquired = test
-        .decider
-        .acquire(&acquire(&["slots"], Duration::ZERO), Deadline::default())
-        .await
-        .unwrap()
-        .0;
+    assert_eq!(test.ask(1, &["deny"]).await.code, Code::OverLimit);
+    let acquired = test.acquire(&["slots"], Duration::ZERO).await.0;
     assert!(acquired.degraded);
     let counts = test.decider.degraded_counts();
     assert_eq!(counts, DegradedCounts { allowed: 2, refused: 1, bugs: 3 });

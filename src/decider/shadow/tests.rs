@@ -1,10 +1,8 @@
 use super::{super::Modes, *};
 use crate::{
-    clock::{Clock, Deadline, ManualClock},
-    config,
+    config::domains_of,
+    decider::tests::support::Test,
     request::{Descriptor, Entry, Request},
-    rules::Domain,
-    store::{Memory, Store},
 };
 
 const RULES: &str = "
@@ -21,26 +19,15 @@ descriptors:
 
 const SECOND: u64 = 1_000_000;
 
-struct Test {
-    decider: Arc<Decider>,
-    clock: ManualClock,
-}
-
 impl Test {
-    fn new(rules: &str, modes: Modes) -> Self {
-        let clock = ManualClock::default();
-        let store = Store::Memory(Memory::new(1000));
-        let rules = Rules::new(domains(rules));
-        Self { decider: Decider::new(rules, store, Clock::Manual(clock.clone()), modes), clock }
-    }
-
-    async fn ask(&self, key: &str, value: &str) {
+    /// Asks for something of this value of a key.
+    async fn ask_as(&self, key: &str, value: &str) {
         let entry =
             Entry { key: key.as_bytes().to_vec().into(), value: value.as_bytes().to_vec().into() };
         let descriptor = Descriptor { entries: vec![entry], ..Descriptor::default() };
         let request =
             Request { domain: "test".into(), descriptors: vec![descriptor], hits_addend: 1 };
-        self.decider.decide(&request, Deadline::default()).await;
+        self.decide(&request).await;
     }
 
     async fn text(&self, asked: Option<&str>) -> String {
@@ -48,27 +35,20 @@ impl Test {
     }
 }
 
-fn domains(text: &str) -> Vec<Domain> {
-    let source = config::Source { name: "test.yaml".to_owned(), text: text.to_owned() };
-    let loaded = config::parse(vec![source], &config::Options::default());
-    assert!(!loaded.has_errors(), "{}", loaded.render(false));
-    loaded.domains
-}
-
 #[tokio::test]
 async fn the_report_says_how_many_and_whom_and_forgets_window_by_window() {
     let test = Test::new(RULES, Modes::default());
     for (user, times) in [("ada", 3), ("bob", 7), ("eve", 2)] {
         for _ in 0..times {
-            test.ask("user", user).await;
+            test.ask_as("user", user).await;
         }
     }
-    test.ask("enforced", "ada").await;
+    test.ask_as("enforced", "ada").await;
     test.decider.tell_shadow().await;
     test.clock.advance(90 * SECOND);
-    test.ask("user", &"x".repeat(300)).await;
-    test.ask("user", &"x".repeat(300)).await;
-    test.ask("user", &"x".repeat(300)).await;
+    test.ask_as("user", &"x".repeat(300)).await;
+    test.ask_as("user", &"x".repeat(300)).await;
+    test.ask_as("user", &"x".repeat(300)).await;
     let text = test.text(None).await;
     let (start, hash) = text.split_once('~').unwrap();
     assert_eq!(
@@ -111,19 +91,19 @@ async fn rules_are_found_by_their_paths_their_names_and_their_domain() {
 async fn what_left_shadow_or_is_gone_stays_readable_and_grows_no_more() {
     let test = Test::new(RULES, Modes::default());
     for _ in 0..4 {
-        test.ask("user", "ada").await;
+        test.ask_as("user", "ada").await;
     }
     test.decider.tell_shadow().await;
     test.decider
-        .replace_rules(domains(&RULES.replace("burst: 2}, shadow_mode: true", "burst: 2}")));
+        .replace_rules(domains_of(&RULES.replace("burst: 2}, shadow_mode: true", "burst: 2}")));
     for _ in 0..4 {
-        test.ask("user", "ada").await;
+        test.ask_as("user", "ada").await;
     }
     let text = test.text(None).await;
     assert!(text.starts_with("test:user   not in shadow, or not any more\n"), "{text}");
     assert!(text.contains("4 requests, 2 would be refused (50 %)"), "{text}");
 
-    test.decider.replace_rules(domains(&RULES.replace("key: user", "key: client")));
+    test.decider.replace_rules(domains_of(&RULES.replace("key: user", "key: client")));
     assert!(!test.text(None).await.contains("test:user"));
     let text = test.text(Some("test:user")).await;
     assert!(text.starts_with("test:user   no rule, or not any more\n"), "{text}");
@@ -136,7 +116,7 @@ async fn what_left_shadow_or_is_gone_stays_readable_and_grows_no_more() {
 async fn a_process_in_shadow_mode_reports_on_every_rule() {
     let test = Test::new(RULES, Modes { shadow: true, ..Modes::default() });
     for _ in 0..5 {
-        test.ask("enforced", "ada").await;
+        test.ask_as("enforced", "ada").await;
     }
     let text = test.text(Some("test:enforced")).await;
     assert!(text.contains("5 requests, 3 would be refused (60 %)"), "{text}");
@@ -149,8 +129,8 @@ async fn of_more_rules_than_there_are_places_the_rest_is_told() {
         .collect();
     let test = Test::new(&format!("domain: test\ndescriptors:\n{rules}"), Modes::default());
     for n in 0..MOST_RULES + 3 {
-        test.ask(&format!("k{n}"), "ada").await;
-        test.ask(&format!("k{n}"), "ada").await;
+        test.ask_as(&format!("k{n}"), "ada").await;
+        test.ask_as(&format!("k{n}"), "ada").await;
     }
     let report = test.decider.shadow_report(None).await.unwrap();
     assert_eq!(report.left_out, 3);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     clock::{Clock, Deadline, ManualClock},
-    config::{self, Options, Source},
+    config::domains_of,
     decider::{Acquire, Decider, Modes},
     request::{Descriptor, Entry, Request},
     rules::Rules,
@@ -19,11 +19,9 @@ descriptors:
 ";
 
 fn decider() -> Arc<Decider> {
-    let source = Source { name: "test.yaml".to_owned(), text: RULES.to_owned() };
-    let loaded = config::parse(vec![source], &Options::default());
     let store = Store::Memory(Memory::new(1000));
     let clock = Clock::Manual(ManualClock::default());
-    Decider::new(Rules::new(loaded.domains), store, clock, Modes::default())
+    Decider::new(Rules::new(domains_of(RULES)), store, clock, Modes::default())
 }
 
 /// Takes the one slot, where it is free.

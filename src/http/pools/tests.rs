@@ -1,31 +1,10 @@
 use super::*;
-use crate::{lease::Slots, worker::Settings};
-
-fn pool(workers: Option<WorkersView>) -> PoolView {
-    PoolView {
-        domain: "edge".to_owned(),
-        name: "api".to_owned(),
-        capacity: Some(1000),
-        is_reported: false,
-        reserved_parts: 200_000,
-        in_flight: Slots { critical: 37, others: 512 },
-        workers,
-    }
-}
 
 #[test]
 fn numbers_are_those_that_people_write() {
-    let workers = WorkersView {
-        settings: Settings::default(),
-        utilization_parts: Some(824_000),
-        count: 50,
-        slots: 500,
-        last_report_us: Some(800_000),
-        is_enforced: true,
-        amount_parts: 310_000,
-        // As doubles have it.
-        classes: vec![("test".to_owned(), 0.31 * 3.0), ("get".to_owned(), 0.0)],
-    };
+    // As doubles have it.
+    let classes = vec![("test".to_owned(), 0.31 * 3.0), ("get".to_owned(), 0.0)];
+    let workers = WorkersView::busy(classes);
     let shown = json!({ "pools": [{
         "domain": "edge",
         "pool": "api",
@@ -49,12 +28,12 @@ fn numbers_are_those_that_people_write() {
             ],
         },
     }] });
-    assert_eq!(pools_json(&[pool(Some(workers))]), shown);
+    assert_eq!(pools_json(&[PoolView::with_workers(Some(workers))]), shown);
 }
 
 #[test]
 fn what_is_not_known_is_null() {
-    let pool = PoolView { capacity: None, is_reported: true, ..pool(None) };
+    let pool = PoolView { capacity: None, is_reported: true, ..PoolView::with_workers(None) };
     let shown = pools_json(&[pool]);
     let pool = &shown["pools"][0];
     for field in ["capacity", "reserved_slots", "workers", "shedding"] {

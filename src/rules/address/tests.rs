@@ -1,5 +1,5 @@
 use super::*;
-use crate::config;
+use crate::config::domains_of;
 
 const RULES: &str = "
 domain: edge
@@ -24,10 +24,7 @@ descriptors:
 ";
 
 fn rules() -> Rules {
-    let source = config::Source { name: "edge.yaml".to_owned(), text: RULES.to_owned() };
-    let loaded = config::parse(vec![source], &config::Options::default());
-    assert!(!loaded.has_errors(), "{}", loaded.render(false));
-    Rules::new(loaded.domains)
+    Rules::new(domains_of(RULES))
 }
 
 fn counter(word: &str, values: &[&str]) -> Result<String, String> {

@@ -1,30 +1,8 @@
 use super::*;
-use crate::{lease::Slots, worker::Settings};
-
-/// A pool as in the README, whose workers are like that.
-fn pool(workers: Option<WorkersView>) -> PoolView {
-    PoolView {
-        domain: "edge".to_owned(),
-        name: "api".to_owned(),
-        capacity: Some(1000),
-        is_reported: false,
-        reserved_parts: 200_000,
-        in_flight: Slots { critical: 37, others: 512 },
-        workers,
-    }
-}
+use crate::lease::Slots;
 
 fn busy() -> WorkersView {
-    WorkersView {
-        settings: Settings::default(),
-        utilization_parts: Some(824_000),
-        count: 50,
-        slots: 500,
-        last_report_us: Some(800_000),
-        is_enforced: true,
-        amount_parts: 310_000,
-        classes: classes([0.93, 0.0, 0.0]),
-    }
+    WorkersView::busy(classes([0.93, 0.0, 0.0]))
 }
 
 fn resting() -> WorkersView {
@@ -55,7 +33,7 @@ fn classes(chances: [f64; 3]) -> Vec<(String, f64)> {
 
 /// What is said of the workers, and of shedding.
 fn said_of(workers: WorkersView) -> [String; 2] {
-    let text = text(&[pool(Some(workers))]);
+    let text = text(&[PoolView::with_workers(Some(workers))]);
     let lines: Vec<_> = text.lines().skip(2).map(|line| line.trim_start().to_owned()).collect();
     lines.try_into().unwrap()
 }
@@ -68,18 +46,18 @@ edge
         82.4 % busy, 50 workers of 500 slots, last report 0.8 s ago
         shedding, amount 0.31 of 1: drops 93 % of test, 0 % of get, 0 % of post
 ";
-    assert_eq!(text(&[pool(Some(busy()))]), shown);
+    assert_eq!(text(&[PoolView::with_workers(Some(busy()))]), shown);
 }
 
 #[test]
 fn pools_stand_below_their_domains_in_columns() {
-    let fleet = PoolView { name: "reports".to_owned(), ..pool(None) };
+    let fleet = PoolView { name: "reports".to_owned(), ..PoolView::with_workers(None) };
     let one = PoolView {
         domain: "jobs".to_owned(),
         capacity: Some(1),
         reserved_parts: 0,
         in_flight: Slots::default(),
-        ..pool(None)
+        ..PoolView::with_workers(None)
     };
     let shown = "\
 edge
@@ -89,7 +67,7 @@ edge
 jobs
   api       1 slot, 0 reserved; in flight: 0 critical, 0 others
 ";
-    assert_eq!(text(&[pool(None), fleet, one]), shown);
+    assert_eq!(text(&[PoolView::with_workers(None), fleet, one]), shown);
     assert_eq!(text(&[]), "There are no pools: rule files describe them below `pools`.\n");
 }
 
@@ -125,7 +103,8 @@ fn silence_is_told_with_its_length() {
 #[test]
 fn a_reported_capacity_says_how_far_it_is_known() {
     let slots = |capacity, workers| {
-        let pool = PoolView { capacity, is_reported: true, ..pool(Some(workers)) };
+        let pool =
+            PoolView { capacity, is_reported: true, ..PoolView::with_workers(Some(workers)) };
         text(&[pool]).lines().nth(1).unwrap().to_owned()
     };
     let known = slots(Some(500), busy());
@@ -146,7 +125,8 @@ fn a_reported_capacity_says_how_far_it_is_known() {
 fn names_cannot_write_to_the_terminal() {
     let evil = "a\u{1b}[2J\nb".to_owned();
     let workers = WorkersView { classes: vec![(evil.clone(), 0.5)], ..busy() };
-    let pool = PoolView { domain: evil.clone(), name: evil, ..pool(Some(workers)) };
+    let pool =
+        PoolView { domain: evil.clone(), name: evil, ..PoolView::with_workers(Some(workers)) };
     let text = text(&[pool]);
     assert_eq!(text.lines().count(), 4, "{text:?}");
     assert!(!text.contains('\u{1b}'), "{text:?}");

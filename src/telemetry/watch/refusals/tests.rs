@@ -1,5 +1,5 @@
 use super::*;
-use crate::config;
+use crate::config::domains_of;
 
 const SECOND: u64 = 1_000_000;
 
@@ -8,8 +8,7 @@ fn rules(keys: usize) -> Rules {
         format!("  - {{key: key-{key}, rate_limit: {{unit: day, requests_per_unit: 1}}}}\n")
     });
     let text = format!("domain: shop\ndescriptors:\n{}", limits.collect::<String>());
-    let source = config::Source { name: "shop.yaml".to_owned(), text };
-    Rules::new(config::parse(vec![source], &config::Options::default()).domains)
+    Rules::new(domains_of(&text))
 }
 
 fn told(lines: &[(Level, String)]) -> Vec<&str> {
