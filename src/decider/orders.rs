@@ -5,46 +5,35 @@
 //! something else has been said of the same by then. A store that has lost orders is told them again by whoever
 //! has heard them: a switch that was put in an emergency is not to come undone by another one.
 
+mod book;
+mod talk;
+
 use super::{Decider, Replaced};
 use crate::{
     limiter::Limit,
-    order::{Amount, EVERYTHING, Order, Orders, Position, SetLimit, Switch, subject},
-    rules::{Counter, Kind, NotMeant, PlacedRule, Scope, describe::printable},
+    order::{Amount, EVERYTHING, Order, Position, SetLimit, Switch},
+    rules::{Counter, Kind, NotMeant, PlacedRule, Scope},
     store::{
-        self, StoreError,
-        orders::{Change, Changed, Fields, MOST_LIMITS, Telling, Told, Version},
+        StoreError,
+        orders::{Changed, MOST_LIMITS},
     },
-    unit::count,
 };
+use book::Book;
 use std::{
-    collections::{BTreeMap, HashSet},
-    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
-use tokio::{
-    sync, task,
-    time::{self, MissedTickBehavior},
-};
-
-/// How often the store is asked. With what it takes to hear and to obey, well within a second.
-const ASK_EVERY: Duration = Duration::from_millis(250);
+use tokio::{sync, time};
 
 /// How often it is tried to tell the store at once, before an order is left to be told later, and how soon again.
 const TRIES: usize = 3;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long the first hearing may take.
-const FIRST_HEARING: Duration = Duration::from_secs(5);
-
 /// The longest path of a counter for which a limit is set, in bytes.
 const LONGEST_PATH: usize = 2048;
-
-/// How many changes are told in the log by a line of their own.
-const MOST_TOLD: usize = 10;
 
 /// How far an order reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,113 +127,6 @@ pub(super) struct OrderBook {
     switches: AtomicU64,
     limits: AtomicU64,
     pub(super) resets: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Book {
-    /// What stands in the store, as far as it has been heard, and its version.
-    stands: Fields,
-    version: Version,
-    /// What it has not been told, by field.
-    untold: BTreeMap<String, Change>,
-    /// By how much the store's clock is ahead of this process's, in microseconds; `None` until it was heard of.
-    ahead_us: Option<i64>,
-    /// What is in force.
-    orders: Orders,
-    /// Whether something has been said or heard since.
-    has_news: bool,
-    /// Limits whose time is over, to be removed from the store.
-    over: Vec<Change>,
-    /// Why the store could not be told last.
-    trouble: Option<StoreError>,
-}
-
-impl Book {
-    /// The store's time at an instant of this process's clock, in microseconds.
-    fn store_time(&self, now_us: u64) -> u64 {
-        now_us.saturating_add_signed(self.ahead_us.unwrap_or_default())
-    }
-
-    /// What stands in the store, or is still to be told to it.
-    fn said(&self) -> Fields {
-        let mut fields = self.stands.clone();
-        for Change { field, is, .. } in self.untold.values() {
-            match is {
-                Some(text) => fields.insert(field.clone(), text.clone()),
-                None => fields.remove(field),
-            };
-        }
-        fields
-    }
-
-    /// What is to be in force now in the place of what is, with that; `None` where it is the same.
-    fn next(&mut self, now_us: u64) -> Option<(Orders, Orders)> {
-        let now_us = self.store_time(now_us);
-        let is_over = self.orders.first_end_us().is_some_and(|end_us| end_us <= now_us);
-        if !self.has_news && !is_over {
-            return None;
-        }
-        self.has_news = false;
-        let said = self.said();
-        let orders = Orders::read(said.iter().map(|(field, text)| (&**field, &**text)), now_us);
-        let over = self.stands.iter().filter(|(_, text)| SetLimit::is_over(text, now_us));
-        self.over = over.map(|(field, text)| removal(field, text)).collect();
-        if orders == self.orders {
-            return None;
-        }
-        Some((mem::replace(&mut self.orders, orders.clone()), orders))
-    }
-
-    /// Takes note of an order. What it takes to stand in the store is what is known of that. It is told also where
-    /// that is the same: somebody else may have said something that has not been heard here.
-    fn add(&mut self, Order { field, text }: &Order) {
-        self.has_news = true;
-        let was = self.stands.get(field).cloned();
-        let change = Change { field: field.clone(), was, is: text.clone() };
-        self.untold.insert(field.clone(), change);
-    }
-
-    /// The same of several.
-    fn add_all(&mut self, orders: &[Order]) {
-        orders.iter().for_each(|order| self.add(order));
-    }
-
-    /// What is to be told: what was said here, and what is over.
-    fn changes(&self) -> Vec<Change> {
-        self.untold.values().chain(&self.over).cloned().collect()
-    }
-
-    /// Takes note of what stands in the store.
-    fn hear(&mut self, version: Version, fields: Option<Fields>) {
-        if let Some(fields) = fields {
-            self.stands = fields;
-            self.has_news = true;
-        }
-        self.version = version;
-    }
-
-    /// Takes note of what stands in a store that has lost something. What is missing there is to be told again.
-    fn hear_of_loss(&mut self, version: Version, fields: Fields) {
-        let known = mem::replace(&mut self.stands, fields);
-        for change in self.untold.values_mut() {
-            // Nobody has said anything else of it.
-            if !self.stands.contains_key(&change.field) {
-                change.was = None;
-            }
-        }
-        for (field, text) in known {
-            if !self.stands.contains_key(&field) && !self.untold.contains_key(&field) {
-                let change = Change { field: field.clone(), was: None, is: Some(text) };
-                self.untold.insert(field, change);
-            }
-        }
-        (self.version, self.has_news) = (version, true);
-    }
-}
-
-/// That a limit whose time is over does not stand in the store any more.
-fn removal(field: &str, text: &str) -> Change {
-    Change { field: field.to_owned(), was: Some(text.to_owned()), is: None }
 }
 
 impl OrderBook {
@@ -370,53 +252,10 @@ impl Decider {
     /// where it could.
     pub fn orders_trouble(&self) -> Option<(String, bool)> {
         let book = self.orders.book();
-        let has_untold = !book.untold.is_empty();
+        let has_untold = book.has_untold();
         let trouble = book.trouble.clone();
         drop(book);
         trouble.map(|error| (self.in_words(&error), has_untold))
-    }
-
-    /// Hears what operators have said, again and again, for as long as it is polled.
-    pub async fn follow_orders(self: &Arc<Self>) {
-        let mut ticks = time::interval(ASK_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            // Where it cannot be asked, what was heard holds on.
-            let _ = self.hear_orders().await;
-            self.orders.replaced.free().await;
-        }
-    }
-
-    /// Hears what operators have said before the first request comes: a restart forgets no switch. Where the store
-    /// does not say it in some seconds, the rules are as their files say until it does, and the log tells so.
-    pub async fn hear_first_orders(self: &Arc<Self>) {
-        let hearing = async {
-            loop {
-                match self.hear_orders().await {
-                    Ok(()) => return true,
-                    // It will not say it, however often it is asked.
-                    Err(StoreError::Refused(_)) => return false,
-                    Err(_) => time::sleep(TRY_AGAIN).await,
-                }
-            }
-        };
-        if !time::timeout(FIRST_HEARING, hearing).await.unwrap_or(false) {
-            tracing::warn!(
-                "the store does not say what operators have said at run time: until it does, the rules are as their files say"
-            );
-        }
-    }
-
-    /// Tells the store what it has not been told, and hears what stands there, once.
-    ///
-    /// # Errors
-    ///
-    /// Where the store did not answer.
-    pub async fn hear_orders(self: &Arc<Self>) -> Result<(), StoreError> {
-        let heard = self.talk(&[]).await;
-        self.put_orders_in_force().await;
-        heard.map(drop)
     }
 
     /// Has orders obeyed: here at once, and everywhere, if the store can be told.
@@ -444,92 +283,6 @@ impl Decider {
             Err(error) => Ok(Reach::Untold(self.in_words(&error))),
         }
     }
-
-    /// Tells the store what it has not been told, and hears what stands there. What became of these orders: nothing,
-    /// where they had been told before.
-    async fn talk(&self, orders: &[Order]) -> Result<Vec<Changed>, StoreError> {
-        let _talking = self.orders.talking.lock().await;
-        let told = self.tell_and_hear(orders).await;
-        self.orders.book().trouble = told.as_ref().err().cloned();
-        told
-    }
-
-    async fn tell_and_hear(&self, orders: &[Order]) -> Result<Vec<Changed>, StoreError> {
-        let (mut changes, mut told) = self.exchange().await?;
-        let (known, fields) = (self.orders.book().version, told.fields.take());
-        if known.is_lost(told.version) {
-            tracing::warn!(
-                "the store has lost what operators had said at run time: what is missing is told again"
-            );
-            self.orders.book().hear_of_loss(told.version, fields.unwrap_or_default());
-            (changes, told) = self.exchange().await?;
-            let fields = told.fields.take();
-            self.orders.book().hear(told.version, fields);
-        } else {
-            self.orders.book().hear(told.version, fields);
-        }
-        let of_these: HashSet<&str> = orders.iter().map(|order| &*order.field).collect();
-        let mut became = Vec::new();
-        let mut book = self.orders.book();
-        for (change, changed) in changes.iter().zip(told.changed) {
-            // Something else may have been said of it since.
-            if book.untold.get(&change.field) != Some(change) {
-                continue;
-            }
-            book.untold.remove(&change.field);
-            book.has_news = true;
-            if of_these.contains(&*change.field) {
-                became.push(changed);
-            } else if changed != Changed::Done {
-                let what = printable(subject(&change.field));
-                let why = match changed {
-                    Changed::Full => "there are too many limits",
-                    _ => "something else has been said meanwhile",
-                };
-                tracing::warn!(
-                    "what was said here of {what} while the store could not be told is not in force any more: {why}"
-                );
-            }
-        }
-        book.over.clear();
-        Ok(became)
-    }
-
-    /// Tells the store what is to be told, and hears how it stands there.
-    async fn exchange(&self) -> Result<(Vec<Change>, Told), StoreError> {
-        let (known, changes) = {
-            let book = self.orders.book();
-            (book.version, book.changes())
-        };
-        let draw = || store::draw().map_err(super::no_random_numbers);
-        let drawn = [draw()?, draw()?];
-        let began = self.clock.now();
-        let telling = Telling { known, changes: &changes, drawn };
-        let told = self.store.tell_orders(began, telling).await?;
-        // It was somewhere between the question and the answer.
-        let took_us = if self.store.is_shared() { self.clock.now() - began } else { 0 };
-        let here_us = began.as_micros().saturating_add(took_us / 2);
-        let ahead_us = i128::from(told.now.as_micros()) - i128::from(here_us);
-        self.orders.book().ahead_us = i64::try_from(ahead_us).ok();
-        Ok((changes, told))
-    }
-
-    /// Has the rules obey what is to be in force, where that has changed.
-    async fn put_orders_in_force(self: &Arc<Self>) {
-        let decider = Arc::clone(self);
-        // Many rules take a while to be arranged. It is finished also where nobody waits for it any more.
-        let placing = task::spawn_blocking(move || {
-            // One after the other, so that what is read last is what stays.
-            let _placing = decider.orders.placing.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = decider.orders.book().next(decider.clock.now().as_micros());
-            let Some((before, orders)) = next else { return };
-            tell_changes(&before, &orders);
-            let replaced = decider.replace(|rules| rules.with_orders(orders));
-            decider.orders.replaced.keep(replaced);
-        });
-        // Where the runtime is gone, so is the process.
-        let _ = placing.await;
-    }
 }
 
 /// Why a limit cannot have an amount.
@@ -542,32 +295,6 @@ fn unfit(placed: &PlacedRule, limit: Limit) -> NotOrdered {
         }
     };
     NotOrdered::Unfit { rule: placed.path.to_string(), limiter: limit.limiter(), fix }
-}
-
-/// Says in the log what has changed. Of limits only how many: their paths hold callers' names.
-fn tell_changes(before: &Orders, after: &Orders) {
-    let paths = before.switches.keys().chain(after.switches.keys());
-    let mut paths: Vec<_> =
-        paths.filter(|path| before.switches.get(*path) != after.switches.get(*path)).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    for path in paths.iter().take(MOST_TOLD) {
-        let switch = after.switches.get(*path).copied().unwrap_or_default();
-        tracing::info!("an operator has switched {}: {}", printable(path), in_words(switch));
-    }
-    if paths.len() > MOST_TOLD {
-        let more = count((paths.len() - MOST_TOLD) as u64, "switch");
-        tracing::info!("and {more} more");
-    }
-    let differs = |(path, set): &(&String, &SetLimit)| before.limits.get(*path) != Some(*set);
-    let new = after.limits.iter().filter(differs).count();
-    let gone = before.limits.keys().filter(|path| !after.limits.contains_key(*path)).count();
-    if new + gone > 0 {
-        tracing::info!(
-            "limits at run time: {new} set, {gone} taken back or over, {} in force",
-            after.limits.len()
-        );
-    }
 }
 
 /// What a switch says.
