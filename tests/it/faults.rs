@@ -9,7 +9,7 @@
 
 use crate::{
     grpc::{Client, is_degraded},
-    support::{PATIENCE, Proxy, Redis, Server, TempDir},
+    support::{PATIENCE, Proxy, Redis, Server, TempDir, until},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use serde_json::json;
@@ -174,7 +174,13 @@ impl Stage {
                     time::sleep(Duration::from_millis(50)).await;
                 }
                 Fault::WrongTypes => {
-                    let keys: Vec<String> = self.redis.ask(&["KEYS", "tg1:token_bucket:*"]).await;
+                    // On a busy machine all may have expired since Redis was last asked.
+                    let keys = until("there are states", async || {
+                        let keys: Vec<String> =
+                            self.redis.ask(&["KEYS", "tg1:token_bucket:*"]).await;
+                        (!keys.is_empty()).then_some(keys)
+                    });
+                    let keys = keys.await;
                     let mut planting = redis::pipe();
                     for key in keys {
                         planting.atomic().del(&key).rpush(&key, "planted");
