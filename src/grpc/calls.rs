@@ -19,10 +19,12 @@ use prost::Message as _;
 use proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use std::{
     future::poll_fn,
-    pin::{Pin, pin},
-    task::{Context, Poll},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
+use tokio_util::either::Either;
 use tonic::{Status, service::Routes};
 use tower::Service as _;
 
@@ -51,56 +53,53 @@ impl Calls {
         Self { decisions, routes, intake }
     }
 
-    /// Answers a call.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Told<Answered>> {
+    /// Answers a call. The usual one is read here and now, so that all that has to be kept while it is decided is
+    /// what it asks: every call is moved, and many wait at a time.
+    pub fn answer(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Told<Answered>>> + Send + use<> {
+        let calls = Arc::clone(self);
         let deadline = deadline::of(request.headers());
-        let patience =
-            deadline::said(request.headers()).map_or(SLOWEST_CALL, |it| it.min(SLOWEST_CALL));
-        if request.uri().path() != SHOULD_RATE_LIMIT || request.method() != http::Method::POST {
-            return Box::pin(self.route(request.map(Resumed::whole), deadline, patience)).await;
-        }
-        let (head, mut body) = request.into_parts();
-        let first = clock::at_once(pin!(next(&mut body))).await;
-        if let Some(first) = first {
-            return self.go_on(head, (first, body), deadline, patience).await;
-        }
-        // What comes later than its head needs a timer, and is bounded as a whole.
-        let slowly = Box::pin(async {
-            let first = next(&mut body).await;
-            self.go_on(head, (first, body), deadline, patience).await
-        });
-        let answered = clock::within(patience, slowly).await;
-        answered.unwrap_or_else(|| refused(&Status::deadline_exceeded(TOO_SLOW)))
-    }
-
-    /// Answers a call of which the first frame has come.
-    async fn go_on(
-        &self,
-        head: request::Parts,
-        (first, body): (Option<Result<Frame<Bytes>, hyper::Error>>, Incoming),
-        deadline: Deadline,
-        patience: Duration,
-    ) -> Response<Told<Answered>> {
-        let message = match &first {
-            Some(Ok(frame)) if body.is_end_stream() => frame.data_ref().and_then(read),
-            _ => None,
-        };
-        match message {
-            Some(message) => self.decide(&head, message, deadline).await,
-            None => {
-                let request = Request::from_parts(head, Resumed { first, rest: body });
-                Box::pin(self.route(request, deadline, patience)).await
+        match Looked::at(request) {
+            Looked::Usual { headers, message } => {
+                Either::Left(async move { calls.decide(&headers, message, deadline).await })
+            }
+            Looked::Unusual(request) => {
+                Either::Right(Box::pin(async move { calls.go_on(*request, deadline).await }))
             }
         }
     }
 
+    /// Answers a call about which something is unusual, or of which not all has come.
+    async fn go_on(
+        &self,
+        request: Request<Resumed>,
+        deadline: Deadline,
+    ) -> Response<Told<Answered>> {
+        let patience =
+            deadline::said(request.headers()).map_or(SLOWEST_CALL, |it| it.min(SLOWEST_CALL));
+        // What comes later than its head needs a timer, and is bounded as a whole.
+        let answered = clock::within(patience, async {
+            let (head, mut body) = request.into_parts();
+            if body.first.is_none() && is_decision(&head) {
+                body.first = next(&mut body.rest).await;
+            }
+            match body.message().filter(|_| is_decision(&head)) {
+                Some(message) => self.decide(&head.headers, message, deadline).await,
+                None => self.route(Request::from_parts(head, body), deadline).await,
+            }
+        });
+        answered.await.unwrap_or_else(|| refused(&Status::deadline_exceeded(TOO_SLOW)))
+    }
+
     async fn decide(
         &self,
-        head: &request::Parts,
+        headers: &HeaderMap,
         message: RateLimitRequest,
         deadline: Deadline,
     ) -> Response<Told<Answered>> {
-        let underway = self.decisions.observer.begin(Method::ShouldRateLimit, &head.headers);
+        let underway = self.decisions.observer.begin(Method::ShouldRateLimit, headers);
         match self.decisions.answer(&underway, message, deadline).await {
             Ok(answer) => decided(&answer.message).map(|body| Told::new(body, answer.taken)),
             Err(error) => refused(&error.into()),
@@ -111,20 +110,49 @@ impl Calls {
         &self,
         mut request: Request<Resumed>,
         deadline: Deadline,
-        patience: Duration,
     ) -> Response<Told<Answered>> {
         request.extensions_mut().insert(deadline);
         let request = request.map(|body| self.intake.count(body));
         let mut routes = self.routes.clone();
-        match clock::within(patience, Box::pin(routes.call(request))).await {
-            Some(Ok(response)) => keep_when_told(name_too_large(response).map(Answered::Routed)),
-            Some(Err(never)) => match never {},
-            None => refused(&Status::deadline_exceeded(TOO_SLOW)),
+        match routes.call(request).await {
+            Ok(response) => keep_when_told(name_too_large(response).map(Answered::Routed)),
+            Err(never) => match never {},
         }
     }
 }
 
 const TOO_SLOW: &str = "the call took longer than it may";
+
+/// A call, once its first frame has been looked for.
+enum Looked {
+    /// It asks for a decision, and all of it has come, with nothing unusual about it.
+    Usual { headers: HeaderMap, message: RateLimitRequest },
+    /// Any other.
+    Unusual(Box<Request<Resumed>>),
+}
+
+impl Looked {
+    fn at(request: Request<Incoming>) -> Self {
+        let (head, mut rest) = request.into_parts();
+        let mut first = None;
+        // Whoever goes on with it waits for what has not come.
+        let mut unheard = Context::from_waker(Waker::noop());
+        if is_decision(&head)
+            && let Poll::Ready(frame) = Pin::new(&mut rest).poll_frame(&mut unheard)
+        {
+            first = frame;
+        }
+        let body = Resumed { first, rest };
+        match body.message().filter(|_| is_decision(&head)) {
+            Some(message) => Self::Usual { headers: head.headers, message },
+            None => Self::Unusual(Request::from_parts(head, body).into()),
+        }
+    }
+}
+
+fn is_decision(head: &request::Parts) -> bool {
+    head.uri.path() == SHOULD_RATE_LIMIT && head.method == http::Method::POST
+}
 
 /// The next frame of a body.
 async fn next(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
@@ -218,16 +246,19 @@ impl Body for Answered {
     }
 }
 
-/// A body of which the first frame has been looked at.
+/// A body of which the first frame may have been looked at.
 struct Resumed {
     first: Option<Result<Frame<Bytes>, hyper::Error>>,
     rest: Incoming,
 }
 
 impl Resumed {
-    /// One that has not been looked at.
-    fn whole(rest: Incoming) -> Self {
-        Self { first: None, rest }
+    /// The message, where it is the first frame and all of a small call.
+    fn message(&self) -> Option<RateLimitRequest> {
+        match &self.first {
+            Some(Ok(frame)) if self.rest.is_end_stream() => frame.data_ref().and_then(read),
+            _ => None,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{connection::Connection, door::Door, turn::Turn, until_closed};
 use crate::{grpc::Calls, http::Caller};
+use futures_util::FutureExt as _;
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -56,10 +57,7 @@ async fn serve_connection(
     if !matches!(greeted, Ok(Ok(()))) || connection.caller() == Caller::Stranger {
         return;
     }
-    let answer = service_fn(move |request| {
-        let calls = Arc::clone(&calls);
-        async move { Ok::<_, Infallible>(calls.answer(request).await) }
-    });
+    let answer = service_fn(move |request| calls.answer(request).map(Ok::<_, Infallible>));
     let turn = Turn::default();
     let connection = http2::Builder::new(turn.clone())
         .timer(TokioTimer::new())
