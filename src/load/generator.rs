@@ -8,19 +8,26 @@ use super::{
     schedule::Schedule,
     tally::{Outcome, Tally},
 };
-use std::{cell::RefCell, io, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::{mpsc, watch},
     task::JoinSet,
-    time,
+    time::{self, MissedTickBehavior},
 };
 use tollgate::clock::{Clock, Timestamp};
 
 /// How often a thread tells what it has counted.
 const TELL: Duration = Duration::from_secs(1);
 
-/// How long to wait before connecting anew.
+/// How long a connection has, at least, until there is another in its place: a server that hangs up at once is not to
+/// be flooded.
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long to wait, when all is over, for what is still under way, or still to be sent.
@@ -108,6 +115,10 @@ async fn ask(
     for connection in connections {
         calls.spawn_local(Rc::clone(&generator).keep_asking(connection));
     }
+    // On its own, so that nothing else is looked at whenever a request is due.
+    let giver = Rc::clone(&generator);
+    let mut giving = JoinSet::new();
+    giving.spawn_local(async move { giver.pace.give_out().await });
     let until_end = async {
         let _ = orders.wait_for(|order| *order == Order::End).await;
     };
@@ -120,7 +131,7 @@ async fn ask(
     };
     tokio::select! {
         () = until_end => {}
-        failed = generator.pace.give_out() => drop(failed?),
+        Some(Ok(failed)) = giving.join_next() => drop(failed?),
         () = telling => {}
     }
     generator.pace.end();
@@ -135,37 +146,55 @@ async fn ask(
 }
 
 impl Generator {
-    /// Asks on a connection, and on another when it is lost.
+    /// Asks on a connection, and on another when it has ended.
     async fn keep_asking(self: Rc<Self>, first: Connection) {
-        let mut connection = Some(first);
+        let mut first = Some(first);
+        let mut next = time::interval(CONNECT_AGAIN);
+        next.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.pace.is_over() {
-            if let Some(connection) = connection.take() {
-                let mut streams = JoinSet::new();
-                for _ in 0..self.plan.streams {
-                    streams.spawn_local(Rc::clone(&self).ask_in_turn(connection.line()));
-                }
-                while streams.join_next().await.is_some() {}
-            } else {
-                time::sleep(CONNECT_AGAIN).await;
-                connection = Connection::open(&self.plan.target, self.plan.head.clone()).await.ok();
+            next.tick().await;
+            let connection = match first.take() {
+                Some(connection) => Ok(connection),
+                None => Connection::open(&self.plan.target, self.plan.head.clone()).await,
+            };
+            if let Ok(connection) = connection {
+                self.ask_on(connection).await;
             }
         }
     }
 
+    /// Asks on a connection, on all its streams, until it has ended or there are no turns any more.
+    async fn ask_on(self: &Rc<Self>, connection: Connection) {
+        let underway = Rc::new(Cell::new(0));
+        let mut streams = JoinSet::new();
+        for _ in 0..self.plan.streams {
+            let asking = Rc::clone(self).ask_in_turn(connection.line(), Rc::clone(&underway));
+            streams.spawn_local(asking);
+        }
+        let all_done = async { while streams.join_next().await.is_some() {} };
+        tokio::select! {
+            biased;
+            () = connection.run() => {}
+            () = all_done => {}
+        }
+        // Whoever has asked knows by now that no answer comes. Whoever waits for a turn knows nothing, and is dropped.
+        while underway.get() > 0 && streams.join_next().await.is_some() {}
+    }
+
     /// One request after the other, until there is no turn or no connection any more.
-    async fn ask_in_turn(self: Rc<Self>, mut line: Line) {
+    async fn ask_in_turn(self: Rc<Self>, mut line: Line, underway: Rc<Cell<u32>>) {
         while line.is_ready().await {
-            let Some(began) = self.pace.turn().await else { return };
+            let Some(since) = self.pace.turn().await else { return };
             let message = self.plan.message.with(|| self.keys.borrow_mut().draw());
-            let mut underway = Underway { generator: &self, began, outcome: Outcome::UNANSWERED };
-            underway.outcome = line.ask(message).await;
+            let mut request = Underway::new(&self, &underway, since);
+            request.outcome = line.ask(message).await;
         }
     }
 
     /// Counts what became of a request.
-    fn count(&self, began: Timestamp, outcome: Outcome) {
-        if began >= self.counting {
-            self.tally.borrow_mut().count(outcome, self.clock.now() - began);
+    fn count(&self, since: Timestamp, outcome: Outcome) {
+        if since >= self.counting {
+            self.tally.borrow_mut().count(outcome, self.clock.now() - since);
         }
     }
 
@@ -181,12 +210,26 @@ impl Generator {
 /// A request that is under way. It is counted when it is dropped, also where nobody waits for it any more.
 struct Underway<'a> {
     generator: &'a Generator,
-    began: Timestamp,
-    outcome: Outcome,
+    /// How many there are on its connection.
+    underway: &'a Cell<u32>,
+    since: Timestamp,
+    /// `None` where it is to be asked again.
+    outcome: Option<Outcome>,
+}
+
+impl<'a> Underway<'a> {
+    fn new(generator: &'a Generator, underway: &'a Cell<u32>, since: Timestamp) -> Self {
+        underway.set(underway.get() + 1);
+        Self { generator, underway, since, outcome: Some(Outcome::UNANSWERED) }
+    }
 }
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        self.generator.count(self.began, self.outcome);
+        self.underway.set(self.underway.get() - 1);
+        match self.outcome {
+            Some(outcome) => self.generator.count(self.since, outcome),
+            None => self.generator.pace.give_back(self.since),
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! Which key is asked for next.
 
-use rand::{SeedableRng as _, rngs::SmallRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 use rand_distr::{Distribution as _, Zipf};
 
 /// Draws keys, which are numbers from 0 on, by Zipf's law: the one with number k in proportion to
 /// 1 ÷ (k + 1)^s. With s = 0 all are alike.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    law: Zipf<f64>,
+    count: u32,
+    /// `None` where all are alike, which costs less to draw.
+    law: Option<Zipf<f64>>,
     random: SmallRng,
 }
 
@@ -16,7 +18,8 @@ impl Keys {
     /// repeated.
     pub(super) fn new(count: u32, exponent: f64, seed: u64) -> Result<Self, rand_distr::ZipfError> {
         let law = Zipf::new(f64::from(count), exponent)?;
-        Ok(Self { law, random: SmallRng::seed_from_u64(seed) })
+        let law = (exponent > 0.0).then_some(law);
+        Ok(Self { count, law, random: SmallRng::seed_from_u64(seed) })
     }
 
     /// The next one.
@@ -26,7 +29,10 @@ impl Keys {
         reason = "ranks are whole, from 1 to 2^32"
     )]
     pub(super) fn draw(&mut self) -> u32 {
-        self.law.sample(&mut self.random) as u32 - 1
+        match &self.law {
+            None => self.random.random_range(0..self.count),
+            Some(law) => law.sample(&mut self.random) as u32 - 1,
+        }
     }
 }
 

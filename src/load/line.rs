@@ -3,10 +3,10 @@
 
 use super::{message::overall_code, tally::Outcome};
 use bytes::{Bytes, BytesMut};
-use h2::{RecvStream, client::SendRequest};
+use h2::{Reason, RecvStream, client::SendRequest};
 use http::{HeaderMap, HeaderValue, Method, Request, header};
 use std::{future::poll_fn, io, time::Duration};
-use tokio::{net::TcpStream, task::JoinSet, time};
+use tokio::{net::TcpStream, time};
 use tollgate::grpc::{LARGEST_MESSAGE, SERVICE};
 
 /// How much of answers may be under way, in bytes: more than comes.
@@ -41,10 +41,10 @@ impl Head {
     }
 }
 
-/// A connection. It ends when it is dropped.
+/// A connection. It goes on while it is waited for, and ends when it is dropped.
 pub(super) struct Connection {
     line: Line,
-    _running: JoinSet<()>,
+    running: h2::client::Connection<TcpStream>,
 }
 
 /// A stream of a connection.
@@ -67,16 +67,19 @@ impl Connection {
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false);
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
-        let (sender, connection) = builder.handshake(stream).await.map_err(into_io)?;
-        let mut running = JoinSet::new();
-        // How it ends is seen by whoever waits for an answer.
-        running.spawn_local(async move { drop(connection.await) });
-        Ok(Self { line: Line { sender, head }, _running: running })
+        let (sender, running) = builder.handshake(stream).await.map_err(into_io)?;
+        Ok(Self { line: Line { sender, head }, running })
     }
 
     /// A stream on it.
     pub(super) fn line(&self) -> Line {
         self.line.clone()
+    }
+
+    /// Sends and receives for all of its streams, until it has ended. How, is seen by whoever waits for an answer.
+    pub(super) async fn run(self) {
+        drop(self.line);
+        let _ = self.running.await;
     }
 }
 
@@ -86,21 +89,47 @@ impl Line {
         poll_fn(|context| self.sender.poll_ready(context)).await.is_ok()
     }
 
-    /// Asks, and says what became of it.
-    pub(super) async fn ask(&mut self, message: Bytes) -> Outcome {
+    /// Asks, and says what became of it; `None` where the server has not looked at it, so that it may be asked again.
+    pub(super) async fn ask(&mut self, message: Bytes) -> Option<Outcome> {
         let exchange = exchange(&mut self.sender, self.head.request.clone(), message);
         let exchanged = match self.head.patience {
             None => exchange.await,
             Some(patience) => match time::timeout(patience, exchange).await {
                 Ok(exchanged) => exchanged,
-                Err(_) => return Outcome::LATE,
+                Err(_) => return Some(Outcome::LATE),
             },
         };
-        exchanged.unwrap_or_else(|error| match error {
-            error if error.is_io() || error.is_go_away() => Outcome::DISCONNECTED,
-            error if error.is_reset() => Outcome::RESET,
-            _ => Outcome::DISCONNECTED,
-        })
+        exchanged.map_or_else(|unanswered| unanswered.outcome(), Some)
+    }
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// It could not be sent.
+    Unsent,
+    /// It was sent.
+    Sent(h2::Error),
+}
+
+impl From<h2::Error> for Unanswered {
+    fn from(error: h2::Error) -> Self {
+        Self::Sent(error)
+    }
+}
+
+impl Unanswered {
+    /// What became of a request; `None` where nobody has looked at it.
+    fn outcome(&self) -> Option<Outcome> {
+        let Self::Sent(error) = self else { return None };
+        let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+        // A connection that goes away tells so only those whom it will not look at.
+        if error.is_remote() && (error.is_go_away() || refused) {
+            None
+        } else if error.is_reset() {
+            Some(Outcome::RESET)
+        } else {
+            Some(Outcome::DISCONNECTED)
+        }
     }
 }
 
@@ -116,8 +145,9 @@ async fn exchange(
     sender: &mut SendRequest<Bytes>,
     head: Request<()>,
     message: Bytes,
-) -> Result<Outcome, h2::Error> {
-    let (answer, mut body) = sender.send_request(head, false)?;
+) -> Result<Outcome, Unanswered> {
+    let sent = sender.send_request(head, false);
+    let (answer, mut body) = sent.map_err(|_| Unanswered::Unsent)?;
     body.send_data(message, true)?;
     let (head, mut body) = answer.await?.into_parts();
     if !head.status.is_success() {
@@ -136,12 +166,12 @@ async fn exchange(
     })
 }
 
-/// The message of an answer, which mostly comes in one piece; `None` where it is too large to be one.
+/// The message of an answer, which mostly comes in one piece; `None` where it is too large to be one. What it takes of
+/// the window is given back with the stream: it is less than the window has.
 async fn read(body: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
     let mut message = Bytes::new();
     while let Some(piece) = body.data().await {
         let piece = piece?;
-        body.flow_control().release_capacity(piece.len())?;
         if message.is_empty() {
             message = piece;
         } else if message.len() + piece.len() <= LARGEST_MESSAGE {

@@ -1,7 +1,14 @@
 //! Who may send next, and since when: at once, in a closed loop; when it is due, in an open one.
 
 use super::{schedule::Schedule, timer::Timer};
-use std::{cell::Cell, convert::Infallible, future::pending, io, ops::Range};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    convert::Infallible,
+    future::pending,
+    io,
+    ops::Range,
+};
 use tokio::sync::Semaphore;
 use tollgate::clock::{Clock, Timestamp};
 
@@ -11,6 +18,8 @@ pub(super) struct Pace {
     begin: Timestamp,
     /// From when on nothing is due any more.
     end: Cell<Timestamp>,
+    /// Turns that were given back, and since when they are due: at most as many as there are streams.
+    returned: RefCell<VecDeque<Timestamp>>,
     form: Form,
 }
 
@@ -34,11 +43,15 @@ impl Pace {
             None => Form::Closed { over: Cell::new(false) },
             Some(schedule) => Form::Open { schedule, due: Semaphore::new(0), taken: Cell::new(0) },
         };
-        Self { clock, begin: time.start, end: Cell::new(time.end), form }
+        let returned = RefCell::default();
+        Self { clock, begin: time.start, end: Cell::new(time.end), returned, form }
     }
 
     /// Waits for a turn: since when the request has been due; `None` when all is over.
     pub(super) async fn turn(&self) -> Option<Timestamp> {
+        if let Some(since) = self.returned.borrow_mut().pop_front() {
+            return Some(since);
+        }
         match &self.form {
             Form::Closed { over } => (!over.get()).then(|| self.clock.now()),
             Form::Open { schedule, due, taken } => {
@@ -52,6 +65,11 @@ impl Pace {
                 Some(self.begin + schedule.due_us(index))
             }
         }
+    }
+
+    /// Gives back a turn of which nothing became: whoever comes next takes it.
+    pub(super) fn give_back(&self, since: Timestamp) {
+        self.returned.borrow_mut().push_back(since);
     }
 
     /// Gives out turns as they become due, for ever. Without a schedule there is nothing to do.
@@ -93,15 +111,16 @@ impl Pace {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether it has ended, and nobody has given back what he had.
     pub(super) fn is_over(&self) -> bool {
-        match &self.form {
+        let ended = match &self.form {
             Form::Closed { over } => over.get(),
             Form::Open { due, .. } => due.is_closed(),
-        }
+        };
+        ended && self.returned.borrow().is_empty()
     }
 
-    /// Since when requests have been due that no stream has taken.
+    /// Since when requests have been due that no stream has taken, or that were given back.
     pub(super) fn untaken(&self) -> impl Iterator<Item = Timestamp> {
         let (schedule, indexes) = match &self.form {
             Form::Closed { .. } => (None, 0..0),
@@ -110,7 +129,8 @@ impl Pace {
             }
         };
         let begin = self.begin;
-        indexes.filter_map(move |index| Some(begin + schedule?.due_us(index)))
+        let never_taken = indexes.filter_map(move |index| Some(begin + schedule?.due_us(index)));
+        self.returned.take().into_iter().chain(never_taken)
     }
 }
 
@@ -164,6 +184,21 @@ mod tests {
         assert_eq!(untaken, [2000, 3000]);
         while pace.turn().await.is_some() {}
         assert_eq!(pace.untaken().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_is_taken_first_and_has_waited_since_it_was_due() {
+        let (pace, clock) = open();
+        clock.advance(1500);
+        give_out(&pace).await;
+        let first = pace.turn().await.unwrap();
+        pace.give_back(first);
+        assert_eq!(pace.turn().await, Some(first));
+        pace.give_back(first);
+        pace.end();
+        assert!(!pace.is_over(), "somebody is to take it yet");
+        assert_eq!(pace.untaken().count(), 2);
+        assert!(pace.is_over());
     }
 
     #[tokio::test]
