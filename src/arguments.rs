@@ -3,7 +3,7 @@
 mod headers;
 mod load;
 
-pub(crate) use load::{Load, Process, Template};
+pub(crate) use load::{Load, Null, Process, Template};
 
 use clap::{
     Args, CommandFactory, FromArgMatches, Parser, Subcommand,
@@ -76,13 +76,13 @@ pub(crate) enum Command {
     /// Ask a server as hard as you say, and see how it answers.
     ///
     /// Asks any server that speaks ShouldRateLimit: prints how many requests a second it answered, how long they
-    /// took, and how many passed. Exits with 1 where nothing was answered. Do not point it at a server that others
-    /// depend on.
+    /// took, and how many passed. Exits with 1 where nothing was answered. Ctrl-C ends it early: it prints what it has
+    /// measured by then, and exits with 130. Do not point it at a server that others depend on.
     #[command(after_long_help = load::HELP)]
     Load(Box<Load>),
     /// Give the same answer to everything, for `load --against-null`.
     #[command(hide = true)]
-    Null,
+    Null(Null),
 }
 
 /// What `tollgate rule --help` teaches beside the commands.

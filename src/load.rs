@@ -31,6 +31,9 @@ use tollgate::clock::Timestamp;
 
 pub(crate) use null::serve as serve_null;
 
+/// What shells say of a command that Ctrl-C ended: 128 and the number of its signal.
+const INTERRUPTED: u8 = 130;
+
 /// What to ask of whom, how hard and for how long.
 #[derive(Debug)]
 struct Plan {
@@ -87,19 +90,25 @@ fn micros(duration: Duration) -> u64 {
 /// Asks, and says how it was answered. Fails where nothing was.
 pub(crate) fn run(arguments: &Load) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (text, answered) = runtime.block_on(async {
+    let (text, is_answered, is_interrupted) = runtime.block_on(async {
         if arguments.against_null {
             let comparison = compare::run(arguments).await?;
-            anyhow::Ok((comparison.written(arguments.json), comparison.is_answered()))
+            let (answered, interrupted) = (comparison.is_answered(), comparison.is_interrupted);
+            anyhow::Ok((comparison.written(arguments.json), answered, interrupted))
         } else {
             let plan = Plan::new(arguments, arguments.target.clone());
             let plan = plan.with_context(|| format!("--target {}", arguments.target))?;
-            let summary = measure::run(plan, &arguments.processes, &arguments.target).await?;
-            anyhow::Ok((summary.written(arguments.json), summary.is_answered()))
+            let measured = measure::run(plan, &arguments.processes, &arguments.target).await?;
+            let summary = measured.summary;
+            let (answered, interrupted) = (summary.is_answered(), measured.is_interrupted);
+            anyhow::Ok((summary.written(arguments.json), answered, interrupted))
         }
     })?;
     crate::print(&mut stdout(), &text)?;
-    if answered {
+    if is_interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if is_answered {
         return Ok(ExitCode::SUCCESS);
     }
     anyhow::bail!(

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Command::Limit(command) => ask(orders::limit(&command)),
         Command::Key(command) => ask(orders::key(&command)),
         Command::Load(arguments) => load::run(&arguments),
-        Command::Null => load::serve_null().map(|()| ExitCode::SUCCESS),
+        Command::Null(arguments) => load::serve_null(arguments.threads).map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|error| {
         // Where stderr is gone there is nobody left to tell.

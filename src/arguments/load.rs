@@ -21,8 +21,14 @@ How to read it:
   evenly spaced (an open loop), and each waits from when it was due, whether or
   not it could be sent.
 
-  Every answer is an answer: to see what a decision costs, look at OVER_LIMIT,
-  which costs something else than OK, and at errors, which should not be.";
+  Every answer is an answer, also one with a gRPC status that is an error: rate,
+  latency and CPU are of answers. To see what a decision costs, look at OVER_LIMIT,
+  which costs something else than OK, and at errors, which should not be. What had
+  no answer is an error, too, and has no latency: where there are such, latencies
+  are of the others alone, which is said.
+
+  Requests that the server says it has not looked at, because it closes the
+  connection or refuses the stream, are asked again, and wait since they were due.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
@@ -95,6 +101,11 @@ pub(crate) struct Load {
     #[arg(long)]
     pub(crate) against_null: bool,
 
+    /// On how many threads that one answers: as many as the target has. Without it, on as many as there are cores.
+    #[arg(long, value_name = "THREADS", requires = "against_null",
+          value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub(crate) null_threads: Option<u16>,
+
     /// How often both take their turn.
     #[arg(long, value_name = "COUNT", default_value = "3", requires = "against_null",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -103,6 +114,14 @@ pub(crate) struct Load {
     /// Print JSON instead of text.
     #[arg(long, env = "TOLLGATE_JSON", value_parser = BoolishValueParser::new())]
     pub(crate) json: bool,
+}
+
+/// The server that always gives the same answer.
+#[derive(Debug, Args)]
+pub(crate) struct Null {
+    /// On how many threads it answers. Without it, on as many as there are cores.
+    #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub(crate) threads: Option<u16>,
 }
 
 /// A descriptor whose values may hold `{key}`.

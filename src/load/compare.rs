@@ -32,21 +32,29 @@ pub(crate) enum NotCompared {
 #[derive(Debug)]
 pub(super) struct Comparison {
     rounds: Vec<[Summary; 2]>,
+    /// Whether Ctrl-C ended it before its time. What is left are the rounds that were whole by then.
+    pub(super) is_interrupted: bool,
 }
 
 /// Measures both, as often as wanted.
 pub(super) async fn run(arguments: &Load) -> Result<Comparison, NotCompared> {
-    let null = NullServer::start().await.map_err(NotCompared::NoNull)?;
+    let null = NullServer::start(arguments.null_threads).await.map_err(NotCompared::NoNull)?;
     let process = Process { name: SERVER.to_owned(), id: null.id };
     let mut rounds = Vec::new();
     for _ in 0..arguments.rounds {
         let plan = Plan::new(arguments, arguments.target.clone())?;
         let target = measure::run(plan, &arguments.processes, &arguments.target).await?;
+        if target.is_interrupted {
+            return Ok(Comparison { rounds, is_interrupted: true });
+        }
         let plan = Plan::new(arguments, null.address.clone())?;
         let null = measure::run(plan, std::slice::from_ref(&process), NULL).await?;
-        rounds.push([target, null]);
+        if null.is_interrupted {
+            return Ok(Comparison { rounds, is_interrupted: true });
+        }
+        rounds.push([target.summary, null.summary]);
     }
-    Ok(Comparison { rounds })
+    Ok(Comparison { rounds, is_interrupted: false })
 }
 
 impl Comparison {
@@ -63,7 +71,7 @@ impl Comparison {
     /// Of the target, of the null server, and of the one divided by the other round by round: the medians.
     fn medians(&self, figure: impl Fn(&Summary) -> Option<f64>) -> Option<[f64; 3]> {
         let both = self.rounds.iter().map(|[target, null]| Some([figure(target)?, figure(null)?]));
-        let both = both.collect::<Option<Vec<_>>>()?;
+        let both = both.collect::<Option<Vec<_>>>().filter(|both| !both.is_empty())?;
         Some([
             median(both.iter().map(|[target, _]| *target).collect()),
             median(both.iter().map(|[_, null]| *null).collect()),
@@ -81,10 +89,10 @@ impl Comparison {
 
     fn text(&self) -> String {
         let rounds = self.rounds.len();
-        let mut text = String::new();
-        if let Some([target, _]) = self.rounds.last() {
-            text += &format!("The last of {rounds} rounds:\n\n{}\n", target.text());
-        }
+        let Some([target, _]) = self.rounds.last() else {
+            return "No round was whole when it was interrupted.\n".to_owned();
+        };
+        let mut text = format!("The last of {rounds} rounds:\n\n{}\n", target.text());
         text += &format!(
             "Beside a server that always gives the same answer, in turn, medians:\n\n{:12} {:>12} {:>12} {:>8}\n",
             "", "target", "null", "ratio"

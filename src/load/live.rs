@@ -38,11 +38,13 @@ impl Live {
         if self.told < self.threads {
             return;
         }
-        let line = if self.second.requests() == 0 {
-            "warming up".to_owned()
-        } else {
-            self.seconds += 1;
-            self.line()
+        let line = match (self.second.requests(), self.seconds) {
+            (0, 0) => "warming up".to_owned(),
+            (0, _) => "no answers".to_owned(),
+            _ => {
+                self.seconds += 1;
+                self.line()
+            }
         };
         show(&format!("{ANEW}{}: {line}", self.name));
         self.told = 0;
@@ -51,14 +53,16 @@ impl Live {
 
     fn line(&self) -> String {
         let Tally { latencies, over_limit, .. } = &self.second;
-        let at = |quantile| time(latencies.value_at_quantile(quantile));
         let requests = self.second.requests();
+        let mut latency = String::new();
+        if self.second.answered() > 0 {
+            let at = |quantile| time(latencies.value_at_quantile(quantile));
+            latency = format!("p50 {}, p99 {}, ", at(0.5), at(0.99));
+        }
         format!(
-            "{} s, {}/s, p50 {}, p99 {}, OVER_LIMIT {}, errors {}",
+            "{} s, {}/s, {latency}OVER_LIMIT {}, errors {}",
             self.seconds,
             grouped(self.second.answered()),
-            at(0.5),
-            at(0.99),
             share(*over_limit, requests),
             share(self.second.failed(), requests),
         )

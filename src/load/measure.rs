@@ -42,12 +42,19 @@ pub(crate) enum NotMeasured {
     Bug,
 }
 
+/// What was measured.
+pub(super) struct Measurement {
+    pub(super) summary: Summary,
+    /// Whether Ctrl-C ended it before its time.
+    pub(super) is_interrupted: bool,
+}
+
 /// Asks as planned, until all is over or Ctrl-C, and says how it was answered.
 pub(super) async fn run(
     plan: Plan,
     processes: &[Process],
     name: &str,
-) -> Result<Summary, NotMeasured> {
+) -> Result<Measurement, NotMeasured> {
     let mut processes = processes.to_vec();
     processes.extend(process::this());
     let mut names: Vec<&str> = processes.iter().map(|process| &process.name[..]).collect();
@@ -88,17 +95,17 @@ pub(super) async fn run(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut measured = Measured { live: Live::new(name, plan.threads)?, tally: Tally::new()? };
     let warm = plan.counting(begin);
-    let interrupted = tokio::select! {
+    let mut is_interrupted = tokio::select! {
         taken_in = measured.take_in(&mut events, &clock, warm) => taken_in.map(|()| false)?,
         _ = interrupt.recv() => true,
     };
     let before = CpuTimes::read(&processes)?;
     let since = clock.now();
-    if !interrupted {
+    if !is_interrupted {
         tokio::select! {
             taken_in = measured.take_in(&mut events, &clock, plan.end(begin)) => taken_in?,
             // What was measured until now is worth showing.
-            _ = interrupt.recv() => {}
+            _ = interrupt.recv() => is_interrupted = true,
         }
     }
     orders.send_replace(Order::End);
@@ -115,7 +122,8 @@ pub(super) async fn run(
     let cpu = CpuTimes::of_those_there(&processes).since(&before);
     threads.into_iter().try_for_each(|it| it.join().map_err(|_| NotMeasured::Bug))?;
     measured.live.end();
-    Ok(Summary::new(&measured.tally, elapsed_us, cpu))
+    let summary = Summary::new(&measured.tally, elapsed_us, cpu);
+    Ok(Measurement { summary, is_interrupted })
 }
 
 struct Measured {

@@ -52,10 +52,11 @@ impl RateLimitService for Null {
 }
 
 /// Serves on a free port, which it prints, until its standard input ends: so it outlives nobody who started it. It has
-/// a runtime for each core, as the server itself, and what answers on them is a plain gRPC server.
-pub(crate) fn serve() -> anyhow::Result<()> {
+/// as many runtimes as it is told, or one for each core, as the server itself, and what answers on them is a plain gRPC
+/// server.
+pub(crate) fn serve(threads: Option<u16>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cores = Cores::start(crate::cores())?;
+    let cores = Cores::start(threads.map_or_else(crate::cores, usize::from))?;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         crate::print(&mut io::stdout(), &format!("{}\n", listener.local_addr()?))?;
@@ -110,14 +111,18 @@ pub(super) struct NullServer {
 }
 
 impl NullServer {
-    /// Starts it.
+    /// Starts it, on so many threads.
     ///
     /// # Errors
     ///
     /// Where this very program cannot be started, or does not say where it listens.
-    pub(super) async fn start() -> io::Result<Self> {
+    pub(super) async fn start(threads: Option<u16>) -> io::Result<Self> {
+        let threads = threads.map(|threads| format!("--threads={threads}"));
         let mut process = Command::new(std::env::current_exe()?)
             .arg("null")
+            .args(threads)
+            // Ctrl-C is for the one who measures, who needs it until he has.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

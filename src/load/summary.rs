@@ -20,11 +20,12 @@ pub(super) struct Summary {
     seconds: f64,
     requests: u64,
     answered: u64,
+    unanswered: u64,
     ok: u64,
     over_limit: u64,
     errors: BTreeMap<&'static str, u64>,
-    /// By the places of `QUANTILES`, in microseconds.
-    latencies_us: [u64; 5],
+    /// Of answers, by the places of `QUANTILES`, in microseconds. `None` where there was none.
+    latencies_us: Option<[u64; 5]>,
     /// CPU time for each answer, in microseconds, by the names of processes.
     cpu_us: BTreeMap<String, f64>,
 }
@@ -38,11 +39,13 @@ impl Summary {
             seconds: elapsed_us as f64 / 1e6,
             requests: tally.requests(),
             answered,
+            unanswered: tally.unanswered,
             ok: tally.ok,
             over_limit: tally.over_limit,
             errors: tally.errors.clone(),
-            latencies_us: QUANTILES
-                .map(|(quantile, ..)| tally.latencies.value_at_quantile(quantile)),
+            latencies_us: (answered > 0).then(|| {
+                QUANTILES.map(|(quantile, ..)| tally.latencies.value_at_quantile(quantile))
+            }),
             cpu_us: each.collect(),
         }
     }
@@ -76,10 +79,12 @@ impl Summary {
             grouped(self.answered),
             self.seconds
         );
-        let latencies = QUANTILES.iter().zip(self.latencies_us);
-        let latencies: Vec<_> =
-            latencies.map(|((_, name, _), us)| format!("{name} {}", time(us))).collect();
-        let _ = writeln!(text, "latency      {}", latencies.join("   "));
+        if let Some(latencies_us) = self.latencies_us {
+            let latencies = QUANTILES.iter().zip(latencies_us);
+            let latencies: Vec<_> =
+                latencies.map(|((_, name, _), us)| format!("{name} {}", time(us))).collect();
+            let _ = writeln!(text, "latency      {}", latencies.join("   "));
+        }
         let mut add = |name: &str, count: u64| {
             let share = share(count, self.requests);
             let _ = writeln!(text, "{name:<12} {share:<8} {}", grouped(count));
@@ -89,6 +94,13 @@ impl Summary {
         add("errors", self.requests - self.ok - self.over_limit);
         for (what, count) in &self.errors {
             let _ = writeln!(text, "  {what:<24} {}", grouped(*count));
+        }
+        if self.unanswered > 0 {
+            let without = grouped(self.unanswered);
+            let _ = writeln!(
+                text,
+                "no answer    {without} of the errors, which the latency is without"
+            );
         }
         let others = self.cpu_us.iter().filter(|(name, _)| *name != SELF);
         let mut cpu: Vec<_> = others.map(|(name, us)| format!("{name} {us:.1} µs")).collect();
@@ -102,13 +114,16 @@ impl Summary {
     }
 
     pub(super) fn json(&self) -> Value {
-        let latencies = QUANTILES.iter().zip(self.latencies_us);
-        let latencies: serde_json::Map<_, _> =
-            latencies.map(|((.., name), us)| ((*name).to_owned(), us.into())).collect();
+        let latencies = self.latencies_us.map(|latencies_us| {
+            let latencies = QUANTILES.iter().zip(latencies_us);
+            let latencies = latencies.map(|((.., name), us)| ((*name).to_owned(), us.into()));
+            latencies.collect::<serde_json::Map<_, _>>()
+        });
         json!({
             "seconds": rounded(self.seconds),
             "requests": self.requests,
             "answered": self.answered,
+            "unanswered": self.unanswered,
             "per_second": rounded(self.per_second()),
             "latency_us": latencies,
             "ok": self.ok,
@@ -176,12 +191,13 @@ mod tests {
     fn people_read_it() {
         insta::assert_snapshot!(summary().text(), @r"
         rate         1,998/s, 999 answers in 0.5 s
-        latency      p50 500 µs   p90 900 µs   p99 990 µs   p99.9 1.50 ms   max 2.00 s
+        latency      p50 500 µs   p90 900 µs   p99 990 µs   p99.9 1.50 ms   max 1.50 ms
         OK           99.7 %   997
         OVER_LIMIT   0.1 %    1
         errors       0.2 %    2
           UNAVAILABLE              1
           no answer until the end  1
+        no answer    1 of the errors, which the latency is without
         CPU          server 5.0 µs, 3.0 µs to ask for each answer
         ");
     }
@@ -193,13 +209,14 @@ mod tests {
           "seconds": 0.5,
           "requests": 1000,
           "answered": 999,
+          "unanswered": 1,
           "per_second": 1998.0,
           "latency_us": {
             "p50": 500,
             "p90": 900,
             "p99": 990,
             "p99_9": 1500,
-            "max": 2000895
+            "max": 1500
           },
           "ok": 997,
           "over_limit": 1,

@@ -63,35 +63,36 @@ impl Outcome {
 /// What became of many.
 #[derive(Debug, Clone)]
 pub(super) struct Tally {
-    /// How long requests took, in microseconds, or waited in vain.
+    /// How long answers took, in microseconds. How long others waited in vain is no latency of anything.
     pub(super) latencies: Histogram<u64>,
     pub(super) ok: u64,
     pub(super) over_limit: u64,
     /// The others, by what was wrong.
     pub(super) errors: BTreeMap<&'static str, u64>,
-    /// How many had no answer at all.
-    pub(super) lost: u64,
+    /// How many of these had no answer at all.
+    pub(super) unanswered: u64,
 }
 
 impl Tally {
     /// Of nothing yet.
     pub(super) fn new() -> Result<Self, CreationError> {
         let latencies = Histogram::new_with_bounds(1, LONGEST_US, 3)?;
-        Ok(Self { latencies, ok: 0, over_limit: 0, errors: BTreeMap::new(), lost: 0 })
+        Ok(Self { latencies, ok: 0, over_limit: 0, errors: BTreeMap::new(), unanswered: 0 })
     }
 
     /// One more, which took so many microseconds.
     pub(super) fn count(&mut self, outcome: Outcome, took_us: u64) {
-        self.latencies.saturating_record(took_us);
         match outcome {
             Outcome::Ok => self.ok += 1,
             Outcome::OverLimit => self.over_limit += 1,
             Outcome::Failed(what) => *self.errors.entry(what).or_default() += 1,
             Outcome::Lost(what) => {
                 *self.errors.entry(what).or_default() += 1;
-                self.lost += 1;
+                self.unanswered += 1;
+                return;
             }
         }
+        self.latencies.saturating_record(took_us);
     }
 
     /// Adds another.
@@ -100,7 +101,7 @@ impl Tally {
         let _ = self.latencies.add(&other.latencies);
         self.ok += other.ok;
         self.over_limit += other.over_limit;
-        self.lost += other.lost;
+        self.unanswered += other.unanswered;
         for (&what, count) in &other.errors {
             *self.errors.entry(what).or_default() += count;
         }
@@ -109,18 +110,18 @@ impl Tally {
     /// Begins anew.
     pub(super) fn clear(&mut self) {
         self.latencies.reset();
-        (self.ok, self.over_limit, self.lost) = (0, 0, 0);
+        (self.ok, self.over_limit, self.unanswered) = (0, 0, 0);
         self.errors.clear();
     }
 
     /// How many there were.
     pub(super) fn requests(&self) -> u64 {
-        self.latencies.len()
+        self.answered() + self.unanswered
     }
 
     /// How many were answered, be it with an error.
     pub(super) fn answered(&self) -> u64 {
-        self.requests() - self.lost
+        self.latencies.len()
     }
 
     /// How many were not answered as they should be.
@@ -144,8 +145,10 @@ mod tests {
         other.count(Outcome::LATE, u64::MAX);
         tally.add(&other);
         assert_eq!((tally.requests(), tally.ok, tally.over_limit), (5, 1, 1));
-        assert_eq!((tally.failed(), tally.lost, tally.answered()), (3, 1, 4));
+        assert_eq!((tally.failed(), tally.unanswered, tally.answered()), (3, 1, 4));
         assert_eq!(tally.errors, BTreeMap::from([("UNAVAILABLE", 2), ("DEADLINE_EXCEEDED", 1)]));
+        assert_eq!(tally.latencies.max(), 300, "who waited in vain is none of them");
+        tally.count(Outcome::Ok, u64::MAX);
         assert!(tally.latencies.equivalent(tally.latencies.max(), LONGEST_US));
         tally.clear();
         assert_eq!((tally.requests(), tally.failed()), (0, 0));

@@ -1,9 +1,24 @@
 //! `tollgate load`: what it sends, what it counts, and how long it says that it took.
 
-use crate::support::{Metrics, PATIENCE, Server, TempDir, free_port, run, until};
+use crate::support::{Metrics, PATIENCE, Server, TempDir, free_port, program, run, until};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
-use std::{net::TcpListener, process::Output, time::Duration};
-use tokio::{process::Command, time};
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    process::{Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::{ChildStdin, ChildStdout, Command},
+    time,
+};
 
 /// Nobody is refused but who comes once more where one may come once.
 const RULES: &str = "
@@ -29,14 +44,18 @@ async fn server() -> (Server, TempDir) {
 
 /// What a load of this server says of itself as JSON, when it ends as it should.
 async fn load(server: &Server, arguments: &[&str]) -> Value {
-    let output = run_load(server, arguments).await;
+    load_of(server.grpc, arguments).await
+}
+
+async fn load_of(target: SocketAddr, arguments: &[&str]) -> Value {
+    let output = run_load(target, arguments).await;
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), error), (Some(0), ""), "{arguments:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-async fn run_load(server: &Server, arguments: &[&str]) -> Output {
-    let target = server.grpc.to_string();
+async fn run_load(target: SocketAddr, arguments: &[&str]) -> Output {
+    let target = target.to_string();
     let all = ["load", "--json", "--target", &target, "--warmup", "0"];
     run(&[&all, arguments].concat(), &[]).await
 }
@@ -44,7 +63,7 @@ async fn run_load(server: &Server, arguments: &[&str]) -> Output {
 /// The same of a server that does nothing meanwhile.
 async fn load_while_it_stands_still(server: &Server, arguments: &[&str]) -> Output {
     server.signal("STOP").await;
-    let output = run_load(server, arguments).await;
+    let output = run_load(server.grpc, arguments).await;
     server.signal("CONT").await;
     output
 }
@@ -141,7 +160,7 @@ async fn an_open_loop_counts_how_long_requests_wait_while_the_server_stands_stil
 }
 
 #[tokio::test]
-async fn what_is_not_answered_in_the_end_is_an_error_that_has_taken_as_long() {
+async fn what_is_not_answered_in_the_end_is_an_error_without_a_latency() {
     let (server, _files) = server().await;
     let arguments = ["--rate", "100", "--duration", "1s", "--connections", "1", "--streams", "2"];
     let output = load_while_it_stands_still(&server, &arguments).await;
@@ -152,7 +171,79 @@ async fn what_is_not_answered_in_the_end_is_an_error_that_has_taken_as_long() {
     let unanswered = number(&said["errors"]["no answer until the end"]);
     let unsent = number(&said["errors"]["not sent until the end"]);
     assert_eq!((unanswered, unsent), (2, 98), "{said:#}");
-    assert!(number(&said["latency_us"]["max"]) >= 1_000_000, "{said:#}");
+    assert_eq!((number(&said["unanswered"]), number(&said["answered"])), (100, 0), "{said:#}");
+    assert_eq!(said["latency_us"], Value::Null, "{said:#}");
+}
+
+/// In an open loop most streams wait for what is due next when their connection says that it will go away.
+#[tokio::test]
+async fn a_connection_that_the_server_asks_to_open_anew_costs_no_request() {
+    let files = TempDir::new();
+    let aging = [("TOLLGATE_MAX_CONNECTION_AGE", "1s")];
+    let server = Server::start_with(&files.file("edge.yaml", RULES), &aging).await;
+    let few = ["--duration", "3s", "--connections", "2", "--streams", "4"];
+    for (rate, least) in [(Some("500"), 1500), (None, 1)] {
+        let rate = rate.map_or(vec![], |rate| vec!["--rate", rate]);
+        let said = load(&server, &[&few[..], &rate].concat()).await;
+        assert_eq!(said["errors"], Value::Object(Default::default()), "{said:#}");
+        assert_eq!(said["ok"], said["requests"], "{said:#}");
+        assert!(number(&said["requests"]) >= least, "{said:#}");
+    }
+}
+
+/// A server that refuses every fifth request of a connection, goes away after twenty, and answers the others; and how
+/// many it has refused.
+async fn start_refusing() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, refused) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&refused);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let refused = Arc::clone(&refused);
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                let mut requests = 0;
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    requests += 1;
+                    if requests % 5 == 0 {
+                        respond.send_reset(h2::Reason::REFUSED_STREAM);
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
+                    if requests == 20 {
+                        connection.graceful_shutdown();
+                    }
+                    tokio::spawn(async move {
+                        let mut body = request.into_body();
+                        while let Some(Ok(_)) = body.data().await {}
+                        let mut answer =
+                            respond.send_response(http::Response::new(()), false).unwrap();
+                        answer
+                            .send_data(Bytes::from_static(b"\0\0\0\0\x02\x08\x01"), false)
+                            .unwrap();
+                        let status =
+                            ("grpc-status".parse().unwrap(), HeaderValue::from_static("0"));
+                        answer.send_trailers(HeaderMap::from_iter([status])).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    (address, counted)
+}
+
+#[tokio::test]
+async fn what_the_server_has_not_looked_at_is_asked_again() {
+    let (address, refused) = start_refusing().await;
+    let few = ["--connections", "2", "--streams", "8"];
+    let said =
+        load_of(address, &[&few[..], &["--rate", "400", "--duration", "500ms"]].concat()).await;
+    assert_eq!((number(&said["requests"]), number(&said["ok"])), (200, 200), "{said:#}");
+    let refused_at_first = refused.load(Ordering::Relaxed);
+    assert!(refused_at_first >= 40, "{refused_at_first}");
+    let said = load_of(address, &[&few[..], &["--duration", "200ms"]].concat()).await;
+    assert_eq!(said["ok"], said["requests"], "{said:#}");
+    assert!(refused.load(Ordering::Relaxed) > refused_at_first);
 }
 
 #[tokio::test]
@@ -172,6 +263,8 @@ async fn errors_are_counted_by_what_is_wrong() {
     let (server, _files) = server().await;
     let said = load(&server, &["--duration", "200ms", "--domain", ""]).await;
     assert_eq!(said["errors"]["INVALID_ARGUMENT"], said["requests"]);
+    assert_eq!(said["answered"], said["requests"], "a status is an answer");
+    assert!(number(&said["latency_us"]["p50"]) > 0, "{said:#}");
     assert_eq!((number(&said["ok"]), number(&said["over_limit"])), (0, 0));
 }
 
@@ -262,7 +355,7 @@ async fn what_cannot_be_measured_says_why_and_fails() {
     let nobody = format!("127.0.0.1:{free}");
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().unwrap().to_string();
-    let cases: [(&[&str], i32, &[&str]); 12] = [
+    let cases: [(&[&str], i32, &[&str]); 13] = [
         (&["--target", &nobody], 1, &["nobody answers", &nobody, "--target"]),
         (&["--target", &nobody, "--threads", "4"], 1, &["nobody answers"]),
         (&["--target", &http], 1, &["nothing was answered", "gRPC port"]),
@@ -273,6 +366,7 @@ async fn what_cannot_be_measured_says_why_and_fails() {
         (&["--target", &target, "--zipf", "-1"], 2, &["--zipf"]),
         (&["--target", &target, "--keys", "0"], 2, &["--keys"]),
         (&["--target", &target, "--rounds", "2"], 2, &["--against-null"]),
+        (&["--target", &target, "--null-threads", "2"], 2, &["--against-null"]),
         (&["--target", &target, "--pid", "redis"], 2, &["--pid", "redis=4711"]),
         (&["--target", &target, "--pid", "4294967295"], 1, &["--pid", "4294967295"]),
     ];
@@ -286,6 +380,69 @@ async fn what_cannot_be_measured_says_why_and_fails() {
     }
 }
 
+/// A load on a terminal of its own: what it shows, and what is typed.
+async fn load_on_a_terminal(
+    server: &Server,
+    arguments: &str,
+    typing: impl AsyncFnOnce(&mut ChildStdin, &mut String, &mut ChildStdout),
+) -> (Option<i32>, String) {
+    let program = env!("CARGO_BIN_EXE_tollgate");
+    let command = format!("exec '{program}' load --target {} {arguments}", server.grpc);
+    // It comes with every Debian, and makes terminals.
+    let mut terminal = Command::new("script")
+        .args(["-q", "-e", "-c", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let (mut keyboard, mut screen) =
+        (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let mut shown = String::new();
+    let watching = async {
+        typing(&mut keyboard, &mut shown, &mut screen).await;
+        screen.read_to_string(&mut shown).await.unwrap();
+        terminal.wait().await.unwrap().code()
+    };
+    let code = time::timeout(PATIENCE, watching).await.expect("it did not end");
+    (code, shown)
+}
+
+#[tokio::test]
+async fn on_a_terminal_a_line_tells_how_it_goes() {
+    let (server, _files) = server().await;
+    let arguments = "--duration 3s --warmup 0 --rate 100";
+    let (code, shown) = load_on_a_terminal(&server, arguments, async |_, _, _| {}).await;
+    assert_eq!(code, Some(0), "{shown}");
+    // Every line is written over the last, and the last makes room for what was measured.
+    let (lines, summary) = shown.rsplit_once("\r\x1b[K").unwrap();
+    let lines: Vec<_> = lines.split("\r\x1b[K").filter(|line| !line.is_empty()).collect();
+    assert!(lines.iter().all(|line| line.starts_with(&server.grpc.to_string())), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("/s, p50 ")), "{lines:?}");
+    assert!(summary.starts_with("rate ") && summary.contains("OK "), "{summary:?}");
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_it_early_and_shows_what_was_measured() {
+    let (server, _files) = server().await;
+    for against in ["", "--against-null --rounds 1"] {
+        let arguments = format!("--duration 1h --warmup 0 --rate 100 {against}");
+        let (code, shown) =
+            load_on_a_terminal(&server, &arguments, async |keyboard, shown, screen| {
+                let mut piece = [0; 1024];
+                while !shown.contains("/s, p50") {
+                    let length = screen.read(&mut piece).await.unwrap();
+                    *shown += &String::from_utf8_lossy(&piece[..length]);
+                }
+                keyboard.write_all(b"\x03").await.unwrap();
+            })
+            .await;
+        assert_eq!(code, Some(130), "{shown}");
+        let says = if against.is_empty() { "rate " } else { "No round was whole" };
+        assert!(shown.contains(says), "{shown}");
+    }
+}
+
 /// The rules that are shipped have what it asks for when it is told nothing.
 #[tokio::test]
 async fn asks_by_itself_for_what_the_sample_rules_limit() {
@@ -295,11 +452,33 @@ async fn asks_by_itself_for_what_the_sample_rules_limit() {
     assert_eq!(counted(&server, "edge:plan=standard:user").await, [20, 0], "{said:#}");
 }
 
+#[tokio::test]
+async fn the_null_server_has_as_many_threads_as_the_target_is_said_to_have() {
+    for wanted in [1, 3] {
+        let mut null = program(&[]);
+        null.args(["null", "--threads", &wanted.to_string()]).stdin(Stdio::piped());
+        let null = null.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let tasks = format!("/proc/{}/task", null.id().unwrap());
+        // Threads name themselves, and others are the runtime's own.
+        until("all its threads run", async || {
+            let tasks = fs::read_dir(&tasks).unwrap().flatten();
+            let names = tasks.map(|it| fs::read_to_string(it.path().join("comm")).unwrap());
+            (names.filter(|it| it.starts_with("tollgate-")).count() == wanted).then_some(())
+        })
+        .await;
+    }
+    let (server, _files) = server().await;
+    let arguments =
+        ["--against-null", "--null-threads", "1", "--rounds", "1", "--duration", "100ms"];
+    let said = load(&server, &arguments).await;
+    assert!(real(&said["per_second"]["ratio"]) > 0.0, "{said:#}");
+}
+
 /// The server that `--against-null` starts leaves with whoever started it.
 #[tokio::test]
 async fn the_null_server_ends_with_its_input() {
     let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    let process = process.arg("null").stdin(std::process::Stdio::null()).kill_on_drop(true);
+    let process = process.arg("null").stdin(Stdio::null()).kill_on_drop(true);
     let ended = time::timeout(PATIENCE, process.output()).await.expect("it did not end").unwrap();
     assert_eq!(ended.status.code(), Some(0));
     assert!(text(&ended.stdout).starts_with("127.0.0.1:"));
