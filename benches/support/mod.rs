@@ -52,7 +52,8 @@ impl Server {
     pub(crate) fn start() -> io::Result<Self> {
         let files = tempfile::tempdir()?;
         let process = Command::new("redis-server")
-            .args(["--save", "", "--port", "0", "--unixsocket"])
+            // As docs/redis.md has it, so that a server has nothing to warn of.
+            .args(["--save", "", "--lazyfree-lazy-expire", "yes", "--port", "0", "--unixsocket"])
             .arg(files.path().join("redis.sock"))
             .stdout(Stdio::null())
             .spawn()?;
