@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod denials;
 mod document;
 mod grants;
 mod keys;
@@ -31,11 +32,12 @@ type Measure = fn() -> Result<String, Failure>;
 
 /// The sections, in the order in which they are measured. Keys come first: what this process has in memory is
 /// measured there, and nothing else has been there by then.
-const SECTIONS: [(&str, Measure); 5] = [
+const SECTIONS: [(&str, Measure); 6] = [
     ("keys", keys::measure),
     ("memory", memory::measure),
     ("descriptors", memory::measure_descriptors),
     ("redis", redis::measure),
+    ("denials", denials::measure),
     ("grants", grants::measure),
 ];
 
