@@ -1,24 +1,17 @@
 //! `tollgate load`: what it sends, what it counts, and how long it says that it took.
 
+mod again;
+mod terminal;
+
 use crate::support::{Metrics, PATIENCE, Server, TempDir, free_port, program, run, until};
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
     process::{Output, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::Duration,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{ChildStdin, ChildStdout, Command},
-    time,
-};
+use tokio::{process::Command, time};
 
 /// Nobody is refused but who comes once more where one may come once.
 const RULES: &str = "
@@ -175,77 +168,6 @@ async fn what_is_not_answered_in_the_end_is_an_error_without_a_latency() {
     assert_eq!(said["latency_us"], Value::Null, "{said:#}");
 }
 
-/// In an open loop most streams wait for what is due next when their connection says that it will go away.
-#[tokio::test]
-async fn a_connection_that_the_server_asks_to_open_anew_costs_no_request() {
-    let files = TempDir::new();
-    let aging = [("TOLLGATE_MAX_CONNECTION_AGE", "1s")];
-    let server = Server::start_with(&files.file("edge.yaml", RULES), &aging).await;
-    let few = ["--duration", "3s", "--connections", "2", "--streams", "4"];
-    for (rate, least) in [(Some("500"), 1500), (None, 1)] {
-        let rate = rate.map_or(vec![], |rate| vec!["--rate", rate]);
-        let said = load(&server, &[&few[..], &rate].concat()).await;
-        assert_eq!(said["errors"], Value::Object(Default::default()), "{said:#}");
-        assert_eq!(said["ok"], said["requests"], "{said:#}");
-        assert!(number(&said["requests"]) >= least, "{said:#}");
-    }
-}
-
-/// A server that refuses every fifth request of a connection, goes away after twenty, and answers the others; and how
-/// many it has refused.
-async fn start_refusing() -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, refused) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-    let counted = Arc::clone(&refused);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let refused = Arc::clone(&refused);
-            tokio::spawn(async move {
-                let mut connection = h2::server::handshake(stream).await.unwrap();
-                let mut requests = 0;
-                while let Some(Ok((request, mut respond))) = connection.accept().await {
-                    requests += 1;
-                    if requests % 5 == 0 {
-                        respond.send_reset(h2::Reason::REFUSED_STREAM);
-                        refused.fetch_add(1, Ordering::Relaxed);
-                        continue;
-                    }
-                    if requests == 20 {
-                        connection.graceful_shutdown();
-                    }
-                    tokio::spawn(async move {
-                        let mut body = request.into_body();
-                        while let Some(Ok(_)) = body.data().await {}
-                        let mut answer =
-                            respond.send_response(http::Response::new(()), false).unwrap();
-                        answer
-                            .send_data(Bytes::from_static(b"\0\0\0\0\x02\x08\x01"), false)
-                            .unwrap();
-                        let status =
-                            ("grpc-status".parse().unwrap(), HeaderValue::from_static("0"));
-                        answer.send_trailers(HeaderMap::from_iter([status])).unwrap();
-                    });
-                }
-            });
-        }
-    });
-    (address, counted)
-}
-
-#[tokio::test]
-async fn what_the_server_has_not_looked_at_is_asked_again() {
-    let (address, refused) = start_refusing().await;
-    let few = ["--connections", "2", "--streams", "8"];
-    let said =
-        load_of(address, &[&few[..], &["--rate", "400", "--duration", "500ms"]].concat()).await;
-    assert_eq!((number(&said["requests"]), number(&said["ok"])), (200, 200), "{said:#}");
-    let refused_at_first = refused.load(Ordering::Relaxed);
-    assert!(refused_at_first >= 40, "{refused_at_first}");
-    let said = load_of(address, &[&few[..], &["--duration", "200ms"]].concat()).await;
-    assert_eq!(said["ok"], said["requests"], "{said:#}");
-    assert!(refused.load(Ordering::Relaxed) > refused_at_first);
-}
-
 #[tokio::test]
 async fn who_has_a_deadline_waits_no_longer() {
     let (server, _files) = server().await;
@@ -377,69 +299,6 @@ async fn what_cannot_be_measured_says_why_and_fails() {
         assert_eq!(status.code(), Some(code), "{arguments:?}: {text}");
         assert!(text.contains("error: ") && !text.contains("panicked"), "{arguments:?}: {text}");
         assert!(words.iter().all(|word| text.contains(word)), "{arguments:?}: {text}");
-    }
-}
-
-/// A load on a terminal of its own: what it shows, and what is typed.
-async fn load_on_a_terminal(
-    server: &Server,
-    arguments: &str,
-    typing: impl AsyncFnOnce(&mut ChildStdin, &mut String, &mut ChildStdout),
-) -> (Option<i32>, String) {
-    let program = env!("CARGO_BIN_EXE_tollgate");
-    let command = format!("exec '{program}' load --target {} {arguments}", server.grpc);
-    // It comes with every Debian, and makes terminals.
-    let mut terminal = Command::new("script")
-        .args(["-q", "-e", "-c", &command, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let (mut keyboard, mut screen) =
-        (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
-    let mut shown = String::new();
-    let watching = async {
-        typing(&mut keyboard, &mut shown, &mut screen).await;
-        screen.read_to_string(&mut shown).await.unwrap();
-        terminal.wait().await.unwrap().code()
-    };
-    let code = time::timeout(PATIENCE, watching).await.expect("it did not end");
-    (code, shown)
-}
-
-#[tokio::test]
-async fn on_a_terminal_a_line_tells_how_it_goes() {
-    let (server, _files) = server().await;
-    let arguments = "--duration 3s --warmup 0 --rate 100";
-    let (code, shown) = load_on_a_terminal(&server, arguments, async |_, _, _| {}).await;
-    assert_eq!(code, Some(0), "{shown}");
-    // Every line is written over the last, and the last makes room for what was measured.
-    let (lines, summary) = shown.rsplit_once("\r\x1b[K").unwrap();
-    let lines: Vec<_> = lines.split("\r\x1b[K").filter(|line| !line.is_empty()).collect();
-    assert!(lines.iter().all(|line| line.starts_with(&server.grpc.to_string())), "{lines:?}");
-    assert!(lines.iter().any(|line| line.contains("/s, p50 ")), "{lines:?}");
-    assert!(summary.starts_with("rate ") && summary.contains("OK "), "{summary:?}");
-}
-
-#[tokio::test]
-async fn ctrl_c_ends_it_early_and_shows_what_was_measured() {
-    let (server, _files) = server().await;
-    for against in ["", "--against-null --rounds 1"] {
-        let arguments = format!("--duration 1h --warmup 0 --rate 100 {against}");
-        let (code, shown) =
-            load_on_a_terminal(&server, &arguments, async |keyboard, shown, screen| {
-                let mut piece = [0; 1024];
-                while !shown.contains("/s, p50") {
-                    let length = screen.read(&mut piece).await.unwrap();
-                    *shown += &String::from_utf8_lossy(&piece[..length]);
-                }
-                keyboard.write_all(b"\x03").await.unwrap();
-            })
-            .await;
-        assert_eq!(code, Some(130), "{shown}");
-        let says = if against.is_empty() { "rate " } else { "No round was whole" };
-        assert!(shown.contains(says), "{shown}");
     }
 }
 
