@@ -167,7 +167,7 @@ async fn through_the_store(
 
 /// To take one of each of so many limits.
 fn question(keys: Vec<Key>, limits: usize) -> Question {
-    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(100, Unit::Day));
+    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(1_000_000, Unit::Day));
     let check = |slot| Check::of(slot, limit, Cost::Take(1));
     Question::new(keys, (0..limits).map(check).collect())
 }

@@ -15,7 +15,8 @@
 --            keys     how many of them are its own
 --            checks   how many
 --            lease    how many bytes say of its lease what lua/lease/record.lua tells; 0 where it takes none
---            apart    1 where each check is one of a token bucket, and under a key of its own, in order; else 0
+--            apart    1 where each check is one of a token bucket, none is settled whatever else the request meets, and
+--                     each has a key of its own, in order; else 0
 --          for each check
 --            slot     the place of its state among the request's own keys
 --            limit, cost, amount
@@ -42,6 +43,8 @@
 local pack, unpack = struct.pack, struct.unpack
 local TOKEN_BUCKET = 1
 local ALONE = -1
+local PEEK = 1
+local ENFORCED = 0
 local CHECK_BYTES = 48
 
 local now = now_us()
@@ -51,8 +54,8 @@ local limits, limiters = {}, {}
 local settlement, settle, makers
 -- Where in ARGV[2] the next request begins, and behind how many others its keys do.
 local request, at, first_key = 0, 1, 0
--- Of checks apart from each other: what was stored, what that becomes, and what is left.
-local texts, states, lefts, fulls = {}, {}, {}, {}
+-- Of checks apart from each other: what checks what, what was stored, and what comes of it.
+local checked, checking, texts, overs, states, lefts, fulls = {}, {}, {}, {}, {}, {}, {}
 -- What is told of those that were decided, and of those that were not; and the reply that it will be in.
 local told, not_decided, reply = {}, {}, { '', '' }
 
@@ -98,25 +101,39 @@ local function check_alone(key, number, cost, amount)
   told[#told + 1] = pack('<ddd', over, over == 0 and remaining or 0, full_in_us)
 end
 
--- Checks of token buckets apart from each other. Where all pass there is nothing to settle either. Returns whether they
--- do: else nothing was done.
-local function all_pass(requests, at, before, count)
+-- Checks of token buckets apart from each other, of which none is settled whatever else the request meets. Where all pass
+-- there is nothing to settle either, and where one that is enforced does not, nothing is taken. Returns whether it is
+-- one of these: else nothing was done.
+local function check_apart(requests, at, before, count)
+  local is_over, is_refused = false, false
   for place = 1, count do
-    local _, number, cost, amount = unpack('<dddd', requests, at)
-    local text = get(KEYS[before + place])
-    local over, state, remaining, full_in_us = limiters[number].check(limits[number], text, now, cost, amount)
-    if over ~= 0 then
+    local _, number, cost, amount, mode = unpack('<ddddd', requests, at)
+    local limit, check, text = limits[number], limiters[number].check, get(KEYS[before + place])
+    local over, state, remaining, full_in_us = check(limit, text, now, cost, amount)
+    if not over then
       return false
     end
-    texts[place], states[place], lefts[place], fulls[place] = text, state, remaining, full_in_us
+    if over ~= 0 then
+      is_over, is_refused, remaining = true, is_refused or mode == ENFORCED, 0
+    end
+    checked[place], checking[place], texts[place] = check, limit, text
+    overs[place], states[place], lefts[place], fulls[place] = over, state, remaining, full_in_us
     at = at + CHECK_BYTES
   end
-  for place = 1, count do
-    store(KEYS[before + place], states[place], fulls[place], texts[place])
-    texts[place], states[place] = nil, nil
+  if is_over and not is_refused then
+    return false
   end
   for place = 1, count do
-    told[#told + 1] = pack('<ddd', 0, lefts[place], fulls[place])
+    if is_refused and overs[place] == 0 then
+      -- It is as if nobody had asked.
+      local _
+      _, states[place], lefts[place], fulls[place] =
+        checked[place](checking[place], texts[place], now, PEEK, 0)
+    end
+    store(KEYS[before + place], states[place], fulls[place], texts[place])
+  end
+  for place = 1, count do
+    told[#told + 1] = pack('<ddd', overs[place], lefts[place], fulls[place])
   end
   return true
 end
@@ -125,7 +142,7 @@ end
 local function check_all(requests, keys, checks, lease_length, apart)
   local checks_at, before = at, first_key
   at, first_key = at + checks * CHECK_BYTES + lease_length, first_key + keys
-  if apart == 1 and all_pass(requests, checks_at, before, checks) then
+  if apart == 1 and check_apart(requests, checks_at, before, checks) then
     return nil
   end
   if not settle then

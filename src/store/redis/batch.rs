@@ -72,9 +72,9 @@ impl Batch {
             self.ends.push(self.keys.len());
         }
         let (keys, checks) = (question.keys.len(), question.checks.len());
-        let is_apart = are_apart(question);
+        let are_apart = are_apart(question);
         match question.checks.as_slice() {
-            [check] if is_apart => {
+            [check] if are_apart => {
                 let [limit, cost, amount] = self.numbers_of(check);
                 self.push_numbers([ALONE, limit, cost, amount]);
             }
@@ -82,7 +82,8 @@ impl Batch {
                 let lease = question.taking.as_ref().map_or_else(Vec::new, lease);
                 let [keys, checks, lease_length] =
                     [keys, checks, lease.len()].map(|count| count as f64);
-                self.push_numbers([keys, checks, lease_length, u8::from(is_apart).into()]);
+                let is_simple = are_apart && !question.settles_regardless();
+                self.push_numbers([keys, checks, lease_length, u8::from(is_simple).into()]);
                 for check in all {
                     let slot = (check.slot + 1) as f64;
                     let [limit, cost, amount] = self.numbers_of(check);

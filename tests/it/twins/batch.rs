@@ -17,7 +17,7 @@ use tollgate::{
         script::{CLOCK, Reply, Script},
     },
     unit::Unit,
-    verdict::{self, Check, Question},
+    verdict::{self, Answer, Check, Question},
 };
 
 /// How many requests a batch has here.
@@ -165,4 +165,43 @@ async fn where_many_keys_may_not_be_read_at_once_each_is() {
     let said = ask(&redis, &questions).await;
     let left: Vec<_> = questions.iter().enumerate().map(|(at, it)| left(&said, at, it)).collect();
     assert_eq!(left, [Some(3), Some(2), Some(1)]);
+}
+
+/// Whether each check is over, and what it leaves.
+fn told(answer: &Answer) -> Vec<(bool, u64)> {
+    answer.outcomes.iter().map(|outcome| (outcome.over.is_some(), outcome.remaining)).collect()
+}
+
+#[tokio::test]
+async fn of_checks_apart_from_each_other_rust_and_lua_refuse_and_take_the_same() {
+    let redis = Redis::start().await;
+    // Of five, three are gone: these pass, wait, never pass, and ask.
+    let costs = [Cost::Take(1), Cost::Take(4), Cost::Take(6), Cost::Peek];
+    let modes = [(false, false), (true, false), (false, true), (true, true)];
+    let one = |slot, pair: usize| {
+        let (shadow_mode, quota_mode) = modes[pair / costs.len()];
+        let check = question(vec![key("token_bucket", slot)], costs[pair % costs.len()]).checks[0];
+        Check { slot, shadow_mode, quota_mode, ..check }
+    };
+    let kinds = costs.len() * modes.len();
+    let now = Timestamp::from_micros(1_800_000_000 * 1_000_000);
+    for (first, second) in (0..kinds).flat_map(|first| (0..kinds).map(move |it| (first, it))) {
+        redis.ask::<()>(&["FLUSHALL"]).await;
+        let keys: Vec<Key> = (0..2).map(|name| key("token_bucket", name)).collect();
+        let before = question(keys.clone(), Cost::Take(3));
+        let asked = Question::new(keys.clone(), vec![one(0, first), one(1, second)]);
+        let after = question(keys.clone(), Cost::Peek);
+        let mut world = World::default();
+        let expected = [&before, &asked, &after].map(|question| {
+            let (answer, writes) = verdict::settle(question, &world.stored(&question.keys), now);
+            world.write(&question.keys, writes, now);
+            told(&answer)
+        });
+        let said = ask(&redis, &[before.clone(), asked.clone(), after.clone()]).await;
+        let found = [&before, &asked, &after].into_iter().enumerate().map(|(place, question)| {
+            let Some(Reply::Done(answer)) = said.of(place, question) else { panic!("{said:?}") };
+            told(&answer)
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{:?}", asked.checks);
+    }
 }
