@@ -83,7 +83,7 @@ pub(crate) struct Load {
     pub(crate) warmup: Duration,
 
     /// How long to wait for each answer, and to tell the server so, as Envoy does: `20ms`. What is not answered then
-    /// is cancelled.
+    /// is cancelled. It counts from when a request is sent: latencies count from when it was due.
     #[arg(long, value_name = "DURATION", value_parser = patience)]
     pub(crate) deadline: Option<Duration>,
 

@@ -18,7 +18,7 @@ use std::{
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::{mpsc, watch},
-    task::JoinSet,
+    task::{self, JoinSet},
     time::{self, MissedTickBehavior},
 };
 use tollgate::clock::{Clock, Timestamp};
@@ -138,6 +138,14 @@ async fn ask(
     let _ = time::timeout(LAST_ANSWERS, async { while calls.join_next().await.is_some() {} }).await;
     // Whoever is dropped on the way says that it has no answer.
     calls.shutdown().await;
+    giving.shutdown().await;
+    // What was asked on a connection is dropped after it, a few at a time.
+    let dropped = async {
+        while Rc::strong_count(&generator) > 1 {
+            task::yield_now().await;
+        }
+    };
+    let _ = time::timeout(LAST_ANSWERS, dropped).await;
     for due in generator.pace.untaken() {
         generator.count(due, Outcome::UNSENT);
     }

@@ -169,6 +169,16 @@ async fn what_is_not_answered_in_the_end_is_an_error_without_a_latency() {
 }
 
 #[tokio::test]
+async fn however_many_have_no_answer_all_of_them_are_counted() {
+    let (server, _files) = server().await;
+    let arguments = ["--duration", "500ms", "--connections", "2", "--streams", "500"];
+    let output = load_while_it_stands_still(&server, &arguments).await;
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(number(&said["requests"]), 1000, "{said:#}");
+    assert_eq!(number(&said["unanswered"]), 1000, "{said:#}");
+}
+
+#[tokio::test]
 async fn who_has_a_deadline_waits_no_longer() {
     let (server, _files) = server().await;
     let arguments =
