@@ -52,20 +52,24 @@ local now = now_us()
 local limits, limiters = {}, {}
 -- What is made when it is first needed: to make it costs more than to decide a request.
 local settlement, settle, makers
--- Where in ARGV[2] the next request begins, and behind how many others its keys do.
+-- The place of the request that is being decided; where in ARGV[2] the next one begins, and behind how many keys its own.
 local request, at, first_key = 0, 1, 0
 -- Of checks apart from each other: what checks what, what was stored, and what comes of it.
 local checked, checking, texts, overs, states, lefts, fulls = {}, {}, {}, {}, {}, {}, {}
 -- What is told of those that were decided, and of those that were not; and the reply that it will be in.
 local told, not_decided, reply = {}, {}, { '', '' }
 
+local function need_others()
+  if not settlement then
+    settlement, makers = others()
+  end
+end
+
 local function make(number)
   if number == TOKEN_BUCKET then
     return token_bucket()
   end
-  if not makers then
-    settlement, makers = others()
-  end
+  need_others()
   return makers[number]()
 end
 
@@ -146,9 +150,7 @@ local function check_all(requests, keys, checks, lease_length, apart)
     return nil
   end
   if not settle then
-    if not settlement then
-      settlement, makers = others()
-    end
+    need_others()
     settle = settlement(limits, limiters, now)
   end
   return settle(requests, checks_at, before, checks, lease_length, told)
