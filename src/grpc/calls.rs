@@ -85,7 +85,7 @@ impl Calls {
             if body.first.is_none() && is_decision(&head) {
                 body.first = next(&mut body.rest).await;
             }
-            match body.message().filter(|_| is_decision(&head)) {
+            match body.message() {
                 Some(message) => self.decide(&head.headers, message, deadline).await,
                 None => self.route(Request::from_parts(head, body), deadline).await,
             }
@@ -143,7 +143,7 @@ impl Looked {
             first = frame;
         }
         let body = Resumed { first, rest };
-        match body.message().filter(|_| is_decision(&head)) {
+        match body.message() {
             Some(message) => Self::Usual { headers: head.headers, message },
             None => Self::Unusual(Request::from_parts(head, body).into()),
         }
@@ -246,7 +246,7 @@ impl Body for Answered {
     }
 }
 
-/// A body of which the first frame may have been looked at.
+/// A body of which the first frame has been looked at, where a decision is asked for.
 struct Resumed {
     first: Option<Result<Frame<Bytes>, hyper::Error>>,
     rest: Incoming,
