@@ -166,6 +166,7 @@ impl Grants {
         let Shard { hands, counts } = shard;
         let is_there = hands.find(hash, |(of, _)| of == key).is_some();
         if !is_there {
+            let hand = (key.clone(), Hand::new(*limit, now)?);
             // Who comes first, or finds no room, has those looked for that nobody would miss.
             let others = self.hands.fetch_add(1, Ordering::Relaxed);
             if others == 0 || others >= MOST_HANDS {
@@ -175,7 +176,6 @@ impl Grants {
                 self.hands.fetch_sub(1, Ordering::Relaxed);
                 return None;
             }
-            let hand = (key.clone(), Hand::new(*limit, now)?);
             hands.insert_unique(hash, hand, |(of, _)| self.shards.hash(of));
         }
         let (_, hand) = hands.find_mut(hash, |(of, _)| of == key)?;
