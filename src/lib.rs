@@ -14,6 +14,8 @@
 //! Nothing but [`clock`] reads a clock, nothing that decides holds a lock while it waits, and no input leads
 //! to a panic. `ARCHITECTURE.md` has the map and the other invariants.
 
+pub mod activity;
+pub mod budget;
 pub mod clock;
 pub mod config;
 pub mod decider;
@@ -21,7 +23,6 @@ pub mod decision;
 pub mod grant;
 pub mod grpc;
 pub mod http;
-pub mod intake;
 pub mod key;
 pub mod lease;
 pub mod limiter;

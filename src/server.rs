@@ -6,8 +6,10 @@
 mod connection;
 mod cores;
 mod door;
+mod frames;
 mod http1;
 mod http2;
+mod places;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -17,11 +19,11 @@ pub use cores::Cores;
 pub use tls::{Files as TlsFiles, InvalidName, Names, Tls, TlsError};
 
 use crate::{
+    budget::Budget,
     clock::Clock,
     decider::{Decider, PoolView},
     grpc::{self, Calls, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
-    intake::Intake,
     reload::Reloads,
     telemetry::{
         DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch, Sources, Watch,
@@ -32,6 +34,7 @@ use door::Door;
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
+    runtime::Handle,
     sync::watch,
     time::{self, MissedTickBehavior},
 };
@@ -179,12 +182,14 @@ pub async fn serve(
     let mut http_door = Door::new(listeners.http, most.http);
     let mut admin_door = Door::new(listeners.admin, most.admin);
     let views = [grpc_door.view("grpc"), http_door.view("http"), admin_door.view("admin")];
+    let budget = Budget::default();
     let (looked, pools) = watch::channel(Vec::new());
     let sources = Sources {
         decider: Arc::clone(&decider),
         reloads: Arc::clone(&reloads),
         pools,
         doors: views.clone(),
+        budget: budget.clone(),
     };
     let metrics = Arc::new(Metrics::new(sources, export)?);
     let observer = metrics.observer();
@@ -192,7 +197,6 @@ pub async fn serve(
     let scrapes = Scrapes::new(Arc::clone(&metrics));
 
     let readiness = Readiness::new(reloads);
-    let intake = Intake::default();
     let decisions = Service::new(Arc::clone(&decider), headers).observed(observer.clone());
     let json = Json::new().ok_or(ServeError::Descriptors)?;
     let public = http::public(
@@ -200,7 +204,7 @@ pub async fn serve(
         json,
         readiness.clone(),
         Arc::clone(&decider),
-        intake.clone(),
+        budget.clone(),
         asks_clients,
     );
     let public = public.merge(scrapes.clone().route(asks_clients));
@@ -251,10 +255,10 @@ pub async fn serve(
         .add_service(health)
         .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
         .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?);
-    let calls = Calls::new(decisions, routes.prepare(), intake);
+    let calls = Calls::new(decisions, routes.prepare(), budget.clone(), Handle::current());
     let servers = async {
         tokio::join!(
-            http2::serve(grpc_door, calls, longest_life, closed.clone()),
+            http2::serve(grpc_door, calls, budget, longest_life, closed.clone()),
             serve_http(http_door, public, closed.clone()),
             serve_http(admin_door, operator, closed),
         );

@@ -1,56 +1,107 @@
 //! What comes in over HTTP/2: `ShouldRateLimit` as fast as it goes, everything else by tonic's routes.
 //!
 //! Nearly every call is one small message that has come as a whole, and asks for a decision. It is decoded where it
-//! lies, and answered in one frame, without what a call of any kind has to be wrapped in. Whatever is unusual about a
-//! call, one that is compressed, large, cut into pieces or unreadable, goes through the routes like all others: so
-//! what is said of it is said in one place.
+//! lies, and answered in one frame, without what a call of any kind has to be wrapped in. A message that comes in
+//! parts is gathered first, and a large one is decided on another runtime, a few at a time, so that the calls beside
+//! it do not wait. Whatever else is unusual about a call, one that is compressed or unreadable, goes through the
+//! routes like all others: so what is said of it is said in one place.
 
-use super::{Service, Told, deadline, keep_when_told, name_too_large, proto};
+use super::{
+    SHOULD_RATE_LIMIT, Service, Told, Undecided, deadline, keep_when_told,
+    message::{Messages, PREFIX},
+    name_too_large, proto,
+    shape::{DECISION, Shape},
+};
 use crate::{
+    activity::Activity,
+    budget::Budget,
     clock::{self, Deadline},
-    intake::{self, Intake},
-    telemetry::Method,
+    telemetry::{Method, TRACE_HEADERS},
 };
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE, request};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    header::{CONTENT_TYPE, TE},
+    request,
+};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use prost::Message as _;
 use proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use std::{
-    future::poll_fn,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use tokio_util::either::Either;
+use tokio::{runtime::Handle, sync::Semaphore};
+use tokio_util::{either::Either, task::AbortOnDropHandle};
 use tonic::{Status, service::Routes};
 use tower::Service as _;
-
-/// Where decisions are asked for.
-const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// How long a message may take to come, and be answered: longer than anybody may wait for a slot (a minute),
 /// and so only for those who send theirs byte by byte. It does not end streams, which are answered at once.
 const SLOWEST_CALL: Duration = Duration::from_secs(90);
 
-/// What stands before a message: whether it is compressed, in a byte, and its length, in four.
-const PREFIX: usize = 5;
+/// The largest message that is decoded as soon as it has come in one piece, in bytes.
+const SMALL: usize = 4 << 10;
+
+/// The largest message that is decided on the core that read it, in bytes. It holds any header that Envoy takes by
+/// default (60 KiB); to decide it takes a fraction of a millisecond.
+const LARGEST_ON_CORE: usize = 72 << 10;
+
+/// How many larger ones are decided at a time.
+const LARGE_AT_A_TIME: usize = 1;
+
+/// The most calls at a time that are streams: leases that are held, workers that report, health that is watched.
+const MOST_STREAMS: usize = 20_000;
+
+/// Header fields of a call that mean something here, besides those of traces.
+const USED: [HeaderName; 6] = [
+    CONTENT_TYPE,
+    TE,
+    HeaderName::from_static("grpc-encoding"),
+    HeaderName::from_static("grpc-accept-encoding"),
+    HeaderName::from_static("grpc-timeout"),
+    HeaderName::from_static("x-envoy-expected-rq-timeout-ms"),
+];
+
+/// Header fields that are kept as they are, where they are so few and so short; a call of Envoy's has about ten.
+const FEW_FIELDS: usize = 20;
+const SHORT_FIELDS: usize = 2 << 10;
+
+/// The longest value of a field that is kept of others, in bytes: what the specification of `tracestate` asks to
+/// pass on, which is the longest that means something here.
+const LONGEST_VALUE: usize = 512;
 
 /// Answers calls. Clones share what they ask.
 #[derive(Debug, Clone)]
 pub struct Calls {
     decisions: Service,
     routes: Routes,
-    intake: Intake,
+    budget: Budget,
+    /// Where large messages are decided, and places for those that are.
+    elsewhere: Handle,
+    large: Arc<Semaphore>,
+    /// Places for calls that are streams, which may last.
+    streams: Arc<Semaphore>,
+    /// What goes on on the connection of these calls.
+    activity: Arc<Activity>,
 }
 
 impl Calls {
     /// Answers decisions by this service, and everything else by these routes, to which that service belongs as
-    /// well; large messages take room in `intake`.
-    pub fn new(decisions: Service, routes: Routes, intake: Intake) -> Self {
-        Self { decisions, routes, intake }
+    /// well. What is not whole takes room of the budget; what is large is decided on this runtime.
+    pub fn new(decisions: Service, routes: Routes, budget: Budget, elsewhere: Handle) -> Self {
+        let large = Arc::new(Semaphore::new(LARGE_AT_A_TIME));
+        let streams = Arc::new(Semaphore::new(MOST_STREAMS));
+        Self { decisions, routes, budget, elsewhere, large, streams, activity: Arc::default() }
+    }
+
+    /// The same for one connection, where it is noted what goes on.
+    #[must_use]
+    pub fn of_connection(self, activity: &Arc<Activity>) -> Self {
+        Self { activity: Arc::clone(activity), ..self }
     }
 
     /// Answers a call. The usual one is read here and now, so that all that has to be kept while it is decided is
@@ -61,9 +112,13 @@ impl Calls {
     ) -> impl Future<Output = Response<Told<Answered>>> + Send + use<> {
         let calls = Arc::clone(self);
         let deadline = deadline::of(request.headers());
-        match Looked::at(request) {
+        match self.look_at(request) {
             Looked::Usual { headers, message } => {
-                Either::Left(async move { calls.decide(&headers, message, deadline).await })
+                let call = self.activity.begin();
+                Either::Left(async move {
+                    let _call = call;
+                    calls.decide(&headers, message, deadline).await
+                })
             }
             Looked::Unusual(request) => {
                 Either::Right(Box::pin(async move { calls.go_on(*request, deadline).await }))
@@ -71,24 +126,60 @@ impl Calls {
         }
     }
 
+    /// Looks for a message that has come as a whole. Of the head, only what is used later is kept.
+    fn look_at(&self, request: Request<Incoming>) -> Looked {
+        let (mut head, mut body) = request.into_parts();
+        head.headers = used(head.headers);
+        let mut first = None;
+        // What goes on with the call waits for what has not come.
+        let mut unheard = Context::from_waker(Waker::noop());
+        if is_decision(&head)
+            && let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut unheard)
+        {
+            let data = frame.data_ref().filter(|_| body.is_end_stream());
+            if let Some(message) = data.and_then(|data| small(data)) {
+                return Looked::Usual { headers: head.headers, message };
+            }
+            first = Some(frame);
+        }
+        let path = head.uri.path();
+        let mut messages = Messages::new(body, Shape::of(path), self.budget.clone());
+        first.into_iter().for_each(|frame| messages.put(frame));
+        // A long authority or query would be kept with it.
+        head.uri = Uri::try_from(path).unwrap_or_default();
+        Looked::Unusual(Request::from_parts(head, messages).into())
+    }
+
     /// Answers a call about which something is unusual, or of which not all has come.
     async fn go_on(
-        &self,
-        request: Request<Resumed>,
+        self: &Arc<Self>,
+        request: Request<Messages<Incoming>>,
         deadline: Deadline,
     ) -> Response<Told<Answered>> {
         let patience =
             deadline::said(request.headers()).map_or(SLOWEST_CALL, |it| it.min(SLOWEST_CALL));
         // What comes later than its head needs a timer, and is bounded as a whole.
         let answered = clock::within(patience, async {
-            let (head, mut body) = request.into_parts();
-            if body.first.is_none() && is_decision(&head) {
-                body.first = next(&mut body.rest).await;
+            let (head, mut messages) = request.into_parts();
+            if is_decision(&head) {
+                match messages.only().await {
+                    Ok(Some(frame)) => {
+                        let _call = self.activity.begin();
+                        return self.decide_gathered((head, messages, frame), deadline).await;
+                    }
+                    Ok(None) => {}
+                    Err(status) => return refused(&status),
+                }
+            } else if Shape::of(head.uri.path()).is_stream {
+                match Arc::clone(&self.streams).try_acquire_owned() {
+                    Ok(place) => messages.keep(place),
+                    Err(_) => return refused(&Status::resource_exhausted(TOO_MANY_STREAMS)),
+                }
+            } else if let Err(status) = messages.first().await {
+                return refused(&status);
             }
-            match body.message() {
-                Some(message) => self.decide(&head.headers, message, deadline).await,
-                None => self.route(Request::from_parts(head, body), deadline).await,
-            }
+            let _call = self.activity.begin();
+            self.route(Request::from_parts(head, messages), deadline).await
         });
         answered.await.unwrap_or_else(|| refused(&Status::deadline_exceeded(TOO_SLOW)))
     }
@@ -106,13 +197,45 @@ impl Calls {
         }
     }
 
+    /// Decides by a message that was gathered.
+    async fn decide_gathered(
+        self: &Arc<Self>,
+        (head, mut messages, frame): (request::Parts, Messages<Incoming>, Bytes),
+        deadline: Deadline,
+    ) -> Response<Told<Answered>> {
+        if frame.len() <= LARGEST_ON_CORE || frame.first() != Some(&PLAIN) {
+            let Some(message) = read(&frame) else {
+                messages.put(Frame::data(frame));
+                return self.route(Request::from_parts(head, messages), deadline).await;
+            };
+            drop((frame, messages));
+            return self.decide(&head.headers, message, deadline).await;
+        }
+        let place = tokio::select! {
+            place = Arc::clone(&self.large).acquire_owned() => place,
+            status = messages.revoked() => return refused(&status),
+        };
+        drop(messages);
+        let calls = Arc::clone(self);
+        let deciding = self.elsewhere.spawn(async move {
+            let _place = place;
+            let Some(message) = read(&frame) else {
+                return refused(&Status::invalid_argument("the message is no RateLimitRequest"));
+            };
+            drop(frame);
+            calls.decide(&head.headers, message, deadline).await
+        });
+        // A call that its caller cancels is dropped there, too.
+        let decided = AbortOnDropHandle::new(deciding).await;
+        decided.unwrap_or_else(|_| refused(&Undecided::Bug.into()))
+    }
+
     async fn route(
         &self,
-        mut request: Request<Resumed>,
+        mut request: Request<Messages<Incoming>>,
         deadline: Deadline,
     ) -> Response<Told<Answered>> {
         request.extensions_mut().insert(deadline);
-        let request = request.map(|body| self.intake.count(body));
         let mut routes = self.routes.clone();
         match routes.call(request).await {
             Ok(response) => keep_when_told(name_too_large(response).map(Answered::Routed)),
@@ -123,47 +246,49 @@ impl Calls {
 
 const TOO_SLOW: &str = "the call took longer than it may";
 
+const TOO_MANY_STREAMS: &str = "as many streams are open as may be: ask another replica, or use calls that end (Acquire and Renew, ReportUtilization)";
+
+/// What a message begins with that is not compressed.
+const PLAIN: u8 = 0;
+
 /// A call, once its first frame has been looked for.
 enum Looked {
     /// It asks for a decision, and all of it has come, with nothing unusual about it.
     Usual { headers: HeaderMap, message: RateLimitRequest },
     /// Any other.
-    Unusual(Box<Request<Resumed>>),
-}
-
-impl Looked {
-    fn at(request: Request<Incoming>) -> Self {
-        let (head, mut rest) = request.into_parts();
-        let mut first = None;
-        // Whoever goes on with it waits for what has not come.
-        let mut unheard = Context::from_waker(Waker::noop());
-        if is_decision(&head)
-            && let Poll::Ready(frame) = Pin::new(&mut rest).poll_frame(&mut unheard)
-        {
-            first = frame;
-        }
-        let body = Resumed { first, rest };
-        match body.message() {
-            Some(message) => Self::Usual { headers: head.headers, message },
-            None => Self::Unusual(Request::from_parts(head, body).into()),
-        }
-    }
+    Unusual(Box<Request<Messages<Incoming>>>),
 }
 
 fn is_decision(head: &request::Parts) -> bool {
     head.uri.path() == SHOULD_RATE_LIMIT && head.method == http::Method::POST
 }
 
-/// The next frame of a body.
-async fn next(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-    poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
+/// The header fields of a call, less those that mean nothing here where they are many or long: a call that waits
+/// keeps them.
+fn used(headers: HeaderMap) -> HeaderMap {
+    let length: usize = headers.values().map(HeaderValue::len).sum();
+    if headers.len() <= FEW_FIELDS && length <= SHORT_FIELDS {
+        return headers;
+    }
+    let kept = USED.into_iter().chain(TRACE_HEADERS.map(HeaderName::from_static));
+    let kept = kept.filter_map(|name| {
+        let value = headers.get(&name).filter(|value| value.len() <= LONGEST_VALUE)?;
+        // A copy: the value may be a part of something larger.
+        Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+    });
+    kept.collect()
 }
 
 /// The message of a frame that is all of a small call, where nothing is unusual about it.
+fn small(frame: &Bytes) -> Option<RateLimitRequest> {
+    if frame.len() <= SMALL { read(frame) } else { None }
+}
+
+/// The message of a frame, where it is whole and nothing is unusual about it.
 fn read(frame: &Bytes) -> Option<RateLimitRequest> {
     let (&[compressed, a, b, c, d], message) = frame.split_first_chunk::<PREFIX>()?;
     let is_whole = u32::from_be_bytes([a, b, c, d]) as usize == message.len();
-    let is_usual = compressed == 0 && is_whole && frame.len() <= intake::FREE;
+    let is_usual = compressed == PLAIN && is_whole && DECISION.check(message).is_ok();
     is_usual.then(|| RateLimitRequest::decode(frame.slice(PREFIX..)).ok())?
 }
 
@@ -246,52 +371,11 @@ impl Body for Answered {
     }
 }
 
-/// A body of which the first frame has been looked at, where a decision is asked for.
-struct Resumed {
-    first: Option<Result<Frame<Bytes>, hyper::Error>>,
-    rest: Incoming,
-}
-
-impl Resumed {
-    /// The message, where it is the first frame and all of a small call.
-    fn message(&self) -> Option<RateLimitRequest> {
-        match &self.first {
-            Some(Ok(frame)) if self.rest.is_end_stream() => frame.data_ref().and_then(read),
-            _ => None,
-        }
-    }
-}
-
-impl Body for Resumed {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.first.take() {
-            Some(first) => Poll::Ready(Some(first)),
-            None => Pin::new(&mut self.rest).poll_frame(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.rest.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self.first {
-            Some(_) => SizeHint::default(),
-            None => self.rest.size_hint(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::grpc::SERVICE;
+    use std::future::poll_fn;
 
     fn frame(compressed: u8, length: usize, message: &[u8]) -> Bytes {
         let length = u32::try_from(length).unwrap().to_be_bytes();
@@ -323,14 +407,18 @@ mod tests {
     fn only_a_small_whole_plain_message_is_read_at_once() {
         let message = RateLimitRequest { domain: "edge".into(), ..RateLimitRequest::default() };
         let bytes = message.encode_to_vec();
-        assert_eq!(read(&frame(0, bytes.len(), &bytes)), Some(message));
+        assert_eq!(small(&frame(0, bytes.len(), &bytes)), Some(message));
         assert_eq!(read(&frame(1, bytes.len(), &bytes)), None, "compressed");
         assert_eq!(read(&frame(0, bytes.len() + 1, &bytes)), None, "not whole");
         assert_eq!(read(&frame(0, bytes.len() - 1, &bytes)), None, "and more");
         assert_eq!(read(&frame(0, 2, &[0xff, 0xff])), None, "unreadable");
         assert_eq!(read(&Bytes::from_static(&[0, 0, 0, 0])), None, "no prefix");
-        let domain = vec![b'x'; intake::FREE].into();
+        let domain = vec![b'x'; SMALL].into();
         let large = RateLimitRequest { domain, ..RateLimitRequest::default() }.encode_to_vec();
-        assert_eq!(read(&frame(0, large.len(), &large)), None, "large");
+        assert_eq!(small(&frame(0, large.len(), &large)), None, "large");
+        let many =
+            RateLimitRequest { descriptors: vec![Default::default(); 101], ..Default::default() };
+        let many = many.encode_to_vec();
+        assert_eq!(small(&frame(0, many.len(), &many)), None, "too many descriptors");
     }
 }

@@ -3,7 +3,7 @@
 mod hold;
 
 use super::{
-    LARGEST_MESSAGE, Undecided, deadline,
+    LARGEST_OTHER_MESSAGE, Undecided, deadline,
     proto::{
         envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
         tollgate::v1::{
@@ -57,7 +57,7 @@ impl Leases {
 
     /// The service for a gRPC server.
     pub fn into_server(self) -> Server {
-        Server::new(self).max_decoding_message_size(LARGEST_MESSAGE)
+        Server::new(self).max_decoding_message_size(LARGEST_OTHER_MESSAGE)
     }
 }
 

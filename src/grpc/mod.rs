@@ -6,8 +6,10 @@ mod calls;
 pub mod deadline;
 mod headers;
 mod lease;
+mod message;
 mod request;
 mod response;
+mod shape;
 mod told;
 mod utilization;
 
@@ -15,6 +17,7 @@ pub use calls::{Answered, Calls};
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
+pub use shape::{LARGEST_MESSAGE, LARGEST_OTHER_MESSAGE};
 pub use told::{Told, keep_when_told, until_told};
 pub use utilization::{Reports, SERVICE as UTILIZATION_SERVICE, Server as UtilizationServer};
 
@@ -86,8 +89,8 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 /// The full name of the service, as health checks ask for it.
 pub const SERVICE: &str = rate_limit_service_server::SERVICE_NAME;
 
-/// The largest message that is read, in bytes.
-pub const LARGEST_MESSAGE: usize = 4 << 20;
+/// Where decisions are asked for.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// The server of the service.
 pub type Server = rate_limit_service_server::RateLimitServiceServer<Service>;

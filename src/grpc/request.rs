@@ -20,10 +20,10 @@ use crate::{
 use bytes::Bytes;
 
 /// The most descriptors in a request.
-const MOST_DESCRIPTORS: usize = 100;
+pub(super) const MOST_DESCRIPTORS: usize = 100;
 
 /// The most entries in a descriptor.
-const MOST_ENTRIES: usize = 64;
+pub(super) const MOST_ENTRIES: usize = 64;
 
 /// The costs that are refused: a signed 64-bit number cannot hold them.
 const TOO_COSTLY: u64 = 1 << 63;
@@ -44,6 +44,8 @@ pub enum InvalidRequest {
     TooManyDescriptors(usize),
     #[error("descriptors[{descriptor}] has {entries} entries: it may hold {MOST_ENTRIES}")]
     TooManyEntries { descriptor: usize, entries: usize },
+    #[error("more than {most} {name} in one message: it may hold {most}")]
+    TooMany { name: &'static str, most: usize },
     #[error(
         "descriptors[{descriptor}].limit.unit is {unit}: use one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR"
     )]

@@ -1,7 +1,7 @@
 //! `UtilizationService`: what workers report of themselves, one by one or in a stream.
 
 use super::{
-    Undecided,
+    LARGEST_OTHER_MESSAGE, Undecided,
     lease::until_closed,
     proto::{
         tollgate::v1::{
@@ -31,9 +31,6 @@ pub const SERVICE: &str = utilization_service_server::SERVICE_NAME;
 /// The server of the service.
 pub type Server = utilization_service_server::UtilizationServiceServer<Reports>;
 
-/// The largest message, in bytes: a load report with many names in it.
-const LARGEST_REPORT: usize = 64 << 10;
-
 /// The longest name of a worker, in bytes.
 const LONGEST_NAME: usize = 256;
 
@@ -60,7 +57,7 @@ impl Reports {
 
     /// The service for a gRPC server.
     pub fn into_server(self) -> Server {
-        Server::new(self).max_decoding_message_size(LARGEST_REPORT)
+        Server::new(self).max_decoding_message_size(LARGEST_OTHER_MESSAGE)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::JSON;
 use crate::{
+    budget::{self, Budget, Reservation, Revoked},
     clock::Deadline,
     grpc::{
-        Answer, DESCRIPTORS, LARGEST_MESSAGE, Service, deadline,
+        Answer, DESCRIPTORS, LARGEST_MESSAGE, Service, Undecided, deadline,
         proto::envoy::service::ratelimit::v3::{
             RateLimitRequest, RateLimitResponse, rate_limit_response::Code,
         },
     },
-    intake::{Counted, Intake},
     telemetry::{Method, Underway},
 };
 use axum::{
@@ -22,11 +22,19 @@ use http_body::{Body as _, Frame};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use std::{error::Error, future::poll_fn, pin::Pin, time::Duration};
-use tokio::time;
+use tokio::{sync::Semaphore, task, time};
 use tonic::Status;
 
 /// How long a body may take to come.
 const SLOWEST_BODY: Duration = Duration::from_secs(30);
+
+/// The most objects, lists and members of both that are read: more than there are in 100 descriptors of 64 entries
+/// with a key and a value each. Every one takes many times its length to read.
+const MOST_VALUES: usize = 30_000;
+
+/// The largest body that is read as soon as it has come, in bytes, and how many larger ones are read at a time.
+const LARGEST_AT_ONCE: usize = 64 << 10;
+const LARGE_AT_A_TIME: usize = 1;
 
 /// Reads and writes the JSON form of the protos.
 #[derive(Debug, Clone)]
@@ -48,11 +56,33 @@ impl Json {
         })
     }
 
+    /// Reads a request, a large one where that holds up nothing else, and not too many at a time.
+    async fn read_any(&self, body: Gathered) -> Result<RateLimitRequest, Status> {
+        static LARGE: Semaphore = Semaphore::const_new(LARGE_AT_A_TIME);
+        let Gathered { bytes, reservation } = body;
+        if bytes.len() <= LARGEST_AT_ONCE {
+            return self.read(&bytes).map_err(Status::invalid_argument);
+        }
+        let _place = tokio::select! {
+            place = LARGE.acquire() => place,
+            revoked = reservation.revoked() => return Err(exhausted(revoked)),
+        };
+        let json = self.clone();
+        let reading = task::spawn_blocking(move || json.read(&bytes)).await;
+        let read = reading.map_err(|_| Status::from(Undecided::Bug))?;
+        read.map_err(Status::invalid_argument)
+    }
+
     /// Reads a request. Names may be spelled as in the proto or in lower camel case; a name that is in
     /// neither is an error.
     fn read(&self, body: &[u8]) -> Result<RateLimitRequest, String> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Err("the body is empty: send a RateLimitRequest as JSON".to_owned());
+        }
+        if holds_too_much(body) {
+            return Err(format!(
+                "the body holds more than {MOST_VALUES} objects, lists and members, and so more descriptors or entries than a request may"
+            ));
         }
         let mut deserializer = serde_json::Deserializer::from_slice(body);
         let message = DynamicMessage::deserialize(self.request.clone(), &mut deserializer)
@@ -73,15 +103,14 @@ impl Json {
 /// the store cannot decide; 400 where it cannot be meant, 413 and 408 where it is too large or comes too
 /// slowly.
 pub(super) async fn should_rate_limit(
-    State((service, json, intake)): State<(Service, Json, Intake)>,
+    State((service, json, budget)): State<(Service, Json, Budget)>,
     request: Request,
 ) -> Response {
     // The body may take a while to come.
     let deadline = deadline::of(request.headers());
     let (head, body) = request.into_parts();
     let headers = head.headers;
-    let body = intake.count(body);
-    let body = match time::timeout(SLOWEST_BODY, whole(body)).await {
+    let body = match time::timeout(SLOWEST_BODY, whole(body, &budget)).await {
         Ok(Ok(body)) => body,
         Ok(Err(refusal)) => return refusal,
         Err(_) => {
@@ -90,47 +119,80 @@ pub(super) async fn should_rate_limit(
         }
     };
     let underway = service.observer().begin(Method::Json, &headers);
-    match answer(&service, &json, (&underway, &body), deadline).await {
+    match answer(&service, &json, (&underway, body), deadline).await {
         Ok(response) => response,
         Err(status) => refuse(&status),
     }
 }
 
-/// All of a body, piece by piece into one place: a body of single bytes, kept as it came, would take many
-/// times its length.
-async fn whole(mut body: Counted<Body>) -> Result<Vec<u8>, Response> {
+/// A body that has come as a whole, and its room in the budget.
+struct Gathered {
+    bytes: Vec<u8>,
+    reservation: Reservation,
+}
+
+fn exhausted(revoked: Revoked) -> Status {
+    Status::resource_exhausted(revoked.to_string())
+}
+
+/// Whether a body holds more values than any request does. It is a flat scan: what is no JSON is told by its reader.
+fn holds_too_much(body: &[u8]) -> bool {
+    let (mut values, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    values > MOST_VALUES
+}
+
+/// All of a body, piece by piece into one place within the budget: a body of single bytes, kept as it came, would
+/// take many times its length.
+async fn whole(mut body: Body, budget: &Budget) -> Result<Gathered, Response> {
     let too_large = || StatusCode::PAYLOAD_TOO_LARGE.into_response();
     // What says beforehand that it is too large needs not come.
     if body.size_hint().lower() > LARGEST_MESSAGE as u64 {
         return Err(too_large());
     }
+    let mut reservation = budget.reserve(budget::STREAM);
     let mut whole = Vec::new();
-    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+    loop {
+        let next = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
+        let frame = tokio::select! {
+            frame = next => frame,
+            revoked = reservation.revoked() => return Err(refuse(&exhausted(revoked))),
+        };
+        let Some(frame) = frame else {
+            return Ok(Gathered { bytes: whole, reservation });
+        };
         match frame.map(Frame::into_data) {
             Ok(Ok(data)) if data.len() > LARGEST_MESSAGE - whole.len() => return Err(too_large()),
-            Ok(Ok(data)) => whole.extend_from_slice(&data),
+            Ok(Ok(data)) => {
+                whole.extend_from_slice(&data);
+                let room = budget::STREAM.max(whole.capacity());
+                reservation.set(room).map_err(|revoked| refuse(&exhausted(revoked)))?;
+            }
             // Trailers say nothing here.
             Ok(Err(_)) => {}
             Err(error) => {
-                return Err(match error.downcast_ref() {
-                    Some(status) => refuse(status),
-                    None => {
-                        refuse(&Status::invalid_argument(format!("the body ends amid it: {error}")))
-                    }
-                });
+                let why = format!("the body breaks off: {error}");
+                return Err(refuse(&Status::invalid_argument(why)));
             }
         }
     }
-    Ok(whole)
 }
 
 async fn answer(
     service: &Service,
     json: &Json,
-    (underway, body): (&Underway<'_>, &[u8]),
+    (underway, body): (&Underway<'_>, Gathered),
     deadline: Deadline,
 ) -> Result<Response, Status> {
-    let request = json.read(body).map_err(Status::invalid_argument)?;
+    let request = json.read_any(body).await?;
     let answer = service.answer(underway, request, deadline).await?;
     let Answer { message: answer, sheds_load, taken } = answer;
     if let Some(taken) = taken {

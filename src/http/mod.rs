@@ -16,9 +16,9 @@ pub use metrics::Scrapes;
 pub use token::{InvalidToken, Token, TokenSource};
 
 use crate::{
+    budget::Budget,
     decider::{Decider, switch_in_words},
     grpc::Service,
-    intake::Intake,
     reload::Reloads,
     rules::{self, NotMeant},
     store::Condition,
@@ -76,10 +76,10 @@ pub fn public(
     json: Json,
     readiness: Readiness,
     decider: Arc<Decider>,
-    intake: Intake,
+    budget: Budget,
     asks_certificates: bool,
 ) -> Router {
-    let mut decide = post(json::should_rate_limit).with_state((service, json, intake));
+    let mut decide = post(json::should_rate_limit).with_state((service, json, budget));
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));
     }

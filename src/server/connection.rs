@@ -1,16 +1,18 @@
 //! A connection that was let in: its bytes, and its place among those that may be open.
 
-use crate::http::Caller;
+use super::places::Place;
+use crate::{http::Caller, telemetry::DoorCounts};
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
+    sync::watch,
     time::{self, Sleep},
 };
 use tokio_rustls::server::TlsStream;
@@ -35,12 +37,29 @@ pub(super) struct Connection {
     /// Runs while something is to be written that the caller does not take.
     stall: Option<Pin<Box<Sleep>>>,
     /// Free again when the connection is dropped.
-    _place: OwnedSemaphorePermit,
+    place: Place,
+    /// Where it is counted what happens at its port.
+    counts: Arc<watch::Sender<DoorCounts>>,
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, caller: Caller, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, caller, unread: &[], stall: None, _place: place }
+    pub(super) fn new(
+        stream: Stream,
+        caller: Caller,
+        place: Place,
+        counts: Arc<watch::Sender<DoorCounts>>,
+    ) -> Self {
+        Self { stream, caller, unread: &[], stall: None, place, counts }
+    }
+
+    /// Its place at the port.
+    pub(super) const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where it is counted what happens at its port.
+    pub(super) const fn counts(&self) -> &Arc<watch::Sender<DoorCounts>> {
+        &self.counts
     }
 
     /// Who is at the other end.

@@ -4,6 +4,7 @@
 use super::{
     connection::{Connection, Stream},
     cores::Cores,
+    places::{Full, LONGEST_IDLE_S, Place, Places},
     tls::{self, Current, Names},
     until_closed,
 };
@@ -14,9 +15,9 @@ use crate::{
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::JoinSet,
-    time,
+    time::{self, MissedTickBehavior},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
@@ -31,9 +32,7 @@ const SLOWEST_HANDSHAKE: Duration = Duration::from_secs(10);
 /// A door that nobody has come through yet.
 pub(super) struct Door {
     listener: TcpListener,
-    places: Arc<Semaphore>,
-    /// How many there are.
-    most: usize,
+    places: Places,
     entrance: Entrance,
     /// Where connections are served, if not where the door is.
     cores: Option<Cores>,
@@ -49,10 +48,9 @@ struct Entrance {
 impl Door {
     /// A door with room for so many connections at a time.
     pub(super) fn new(listener: TcpListener, most: usize) -> Self {
-        let most = most.min(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(most));
+        let places = Places::new(most, LONGEST_IDLE_S);
         let entrance = Entrance { tls: None, counts: Arc::default() };
-        Self { listener, places, most, entrance, cores: None }
+        Self { listener, places, entrance, cores: None }
     }
 
     /// The same door, but connections are served on these runtimes.
@@ -69,7 +67,7 @@ impl Door {
     /// What happens here, under this name.
     pub(super) fn view(&self, name: &'static str) -> DoorView {
         let counts = self.entrance.counts.subscribe();
-        DoorView { name, counts, places: Arc::clone(&self.places), most: self.most }
+        DoorView { name, counts, open: Arc::clone(self.places.taken()) }
     }
 
     /// Lets callers in until the doors close, and then waits for those who are in. Dropped, it cuts them off.
@@ -81,19 +79,33 @@ impl Door {
         let mut connections = JoinSet::new();
         let closing = until_closed(closed.clone());
         tokio::pin!(closing);
+        let mut seconds = time::interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
+                _ = seconds.tick() => {
+                    self.places.tick();
+                    continue;
+                }
                 () = &mut closing => break,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+                Ok((stream, peer)) => {
+                    let place = match self.places.take(peer.ip()) {
+                        Ok((place, closed)) => {
+                            let evicted = closed as u64;
+                            self.entrance.count(|counts| &mut counts.evicted, evicted);
+                            place
+                        }
                         // Better told so at once than left to wait.
-                        self.entrance.count(|counts| &mut counts.full);
-                        continue;
+                        Err(Full) => {
+                            self.entrance.count(|counts| &mut counts.full, 1);
+                            continue;
+                        }
                     };
+                    let evicted = place.evicted();
                     let (entrance, serve) = (self.entrance.clone(), serve.clone());
                     let closed = until_closed(closed.clone());
                     let seat = self.cores.as_ref().and_then(Cores::seat);
@@ -111,6 +123,12 @@ impl Door {
                             serve(connection).await;
                         }
                     };
+                    let served = async move {
+                        tokio::select! {
+                            () = served => {}
+                            () = evicted => {}
+                        }
+                    };
                     match runtime {
                         Some(runtime) => connections.spawn_on(served, &runtime),
                         None => connections.spawn(served),
@@ -119,7 +137,7 @@ impl Door {
                 // One who left before he came in.
                 Err(error) if is_of_one_caller(&error) => {}
                 Err(_) => {
-                    self.entrance.count(|counts| &mut counts.not_accepted);
+                    self.entrance.count(|counts| &mut counts.not_accepted, 1);
                     time::sleep(ACCEPT_AGAIN).await;
                 }
             }
@@ -130,14 +148,14 @@ impl Door {
 }
 
 impl Entrance {
-    async fn enter(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> Option<Connection> {
+    async fn enter(&self, stream: TcpStream, place: Place) -> Option<Connection> {
         // Answers are small, and waited for. A socket that has gone already is found out by whoever reads it.
         let _ = stream.set_nodelay(true);
         let (stream, caller) = match &self.tls {
             None => (Either::Left(stream), Caller::Unknown),
             Some((tls, names)) => self.shake_hands(stream, tls, names).await?,
         };
-        Some(Connection::new(stream, caller, place))
+        Some(Connection::new(stream, caller, place, Arc::clone(&self.counts)))
     }
 
     async fn shake_hands(
@@ -151,7 +169,7 @@ impl Entrance {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 if let Some(count) = tls::count_of(&error) {
-                    self.count(count);
+                    self.count(count, 1);
                 }
                 return None;
             }
@@ -162,15 +180,17 @@ impl Entrance {
             None => Caller::Unknown,
             Some(certificate) if names.allow(certificate) => Caller::Known,
             Some(_) => {
-                self.count(|counts| &mut counts.strangers);
+                self.count(|counts| &mut counts.strangers, 1);
                 Caller::Stranger
             }
         };
         Some((Either::Right(Box::new(stream)), caller))
     }
 
-    fn count(&self, which: fn(&mut DoorCounts) -> &mut u64) {
-        self.counts.send_modify(|counts| *which(counts) += 1);
+    fn count(&self, which: fn(&mut DoorCounts) -> &mut u64, more: u64) {
+        if more > 0 {
+            self.counts.send_modify(|counts| *which(counts) += more);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
@@ -15,16 +15,24 @@ use tower::ServiceExt as _;
 const SLOWEST_HEAD: Duration = Duration::from_secs(30);
 
 /// The largest head, in bytes; and the most that is read ahead, of a head or of what comes behind it.
-const LARGEST_HEAD: usize = 64 << 10;
-const MOST_READ_AHEAD: usize = 128 << 10;
+const LARGEST_HEAD: usize = 32 << 10;
+const MOST_READ_AHEAD: usize = 32 << 10;
 
 /// Serves a connection to its end; once the doors close, to the end of the answer that is under way.
 pub(super) async fn serve(connection: Connection, router: Router, closed: watch::Receiver<()>) {
     let caller = connection.caller();
-    let service = router.map_request(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(caller);
-        request
-    });
+    let activity = Arc::clone(connection.place().activity());
+    let is_idle = connection.place().leaves();
+    let service = router
+        .map_request(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(caller);
+            request
+        })
+        // A request that never becomes whole does not count.
+        .map_response(move |response| {
+            drop(activity.begin());
+            response
+        });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(SLOWEST_HEAD)
@@ -32,10 +40,16 @@ pub(super) async fn serve(connection: Connection, router: Router, closed: watch:
         .max_buf_size(MOST_READ_AHEAD)
         .serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
     tokio::pin!(connection);
+    let leave = async {
+        tokio::select! {
+            () = until_closed(closed) => {}
+            () = is_idle => {}
+        }
+    };
     // What goes wrong on a connection is its caller's to know.
     tokio::select! {
         _ = &mut connection => {}
-        () = until_closed(closed) => {
+        () = leave => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }

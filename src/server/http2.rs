@@ -1,7 +1,13 @@
 //! gRPC, which is HTTP/2, on the connections of a door.
 
-use super::{connection::Connection, door::Door, turn::Turn, until_closed};
-use crate::{grpc::Calls, http::Caller};
+use super::{
+    connection::Connection,
+    door::Door,
+    frames::{Frames, LARGEST_HEAD},
+    turn::Turn,
+    until_closed,
+};
+use crate::{budget::Budget, grpc::Calls, http::Caller};
 use futures_util::FutureExt as _;
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -14,8 +20,7 @@ use tokio::{sync::watch, time};
 /// place among these until it was looked at.
 const MOST_STREAMS: u32 = 4096;
 
-/// The largest head of a request, in bytes, and the largest frame. A message is many frames.
-const LARGEST_HEAD: u32 = 16 << 10;
+/// The largest frame, in bytes. A message is many frames.
 const LARGEST_FRAME: u32 = 16 << 10;
 
 /// How long a caller may take to say that it speaks HTTP/2.
@@ -25,19 +30,23 @@ const SLOWEST_PREFACE: Duration = Duration::from_secs(10);
 /// may take to say so.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
+/// How long an idle connection has for closing as the protocol has it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Serves until the doors close, and what is under way is finished. Connections older than `longest_life`,
 /// where that is given, are asked to be opened anew.
 pub(super) async fn serve(
     door: Door,
     calls: Calls,
+    budget: Budget,
     longest_life: Option<Duration>,
     closed: watch::Receiver<()>,
 ) {
     let told = closed.clone();
-    let serve = move |connection| {
+    let serve = move |connection: Connection| {
         // A copy for each connection, so that requests on different cores do not count the same references.
-        let calls = Arc::new(calls.clone());
-        serve_connection(connection, calls, longest_life, told.clone())
+        let calls = Arc::new(calls.clone().of_connection(connection.place().activity()));
+        serve_connection(connection, calls, budget.clone(), longest_life, told.clone())
     };
     door.open(closed, serve).await;
 }
@@ -45,6 +54,7 @@ pub(super) async fn serve(
 async fn serve_connection(
     mut connection: Connection,
     calls: Arc<Calls>,
+    budget: Budget,
     longest_life: Option<Duration>,
     closed: watch::Receiver<()>,
 ) {
@@ -58,11 +68,16 @@ async fn serve_connection(
         return;
     }
     let answer = service_fn(move |request| calls.answer(request).map(Ok::<_, Infallible>));
-    let turn = Turn::default();
+    let turn = Turn::new(Arc::clone(connection.counts()));
+    let is_idle = connection.place().leaves();
+    let frames = Frames::new(connection, turn.clone(), budget);
     let connection = http2::Builder::new(turn.clone())
         .timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
         .max_pending_accept_reset_streams(MOST_STREAMS as usize)
+        // Header lists of callers that are too large are reset by the library: they must not end the connection for
+        // all others on it. What resets cost is bounded by turns.
+        .max_local_error_reset_streams(None)
         .max_header_list_size(LARGEST_HEAD)
         .max_frame_size(LARGEST_FRAME)
         // A worker whose machine is gone says nothing: what it holds is released.
@@ -70,21 +85,26 @@ async fn serve_connection(
         .keep_alive_timeout(KEEPALIVE)
         // Nobody who speaks gRPC reads it.
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(connection), answer);
+        .serve_connection(TokioIo::new(frames), answer);
     let mut connection = std::pin::pin!(connection);
     let leave = async {
         tokio::select! {
-            () = until_closed(closed) => {}
-            () = until_old(longest_life) => {}
+            () = until_closed(closed) => None,
+            () = until_old(longest_life) => None,
+            () = is_idle => Some(LAST_WORDS),
         }
     };
     // What goes wrong on a connection is its caller's to know.
-    tokio::select! {
+    let last_words = tokio::select! {
         _ = turn.by_turn(connection.as_mut()) => return,
-        () = leave => {}
-    }
+        last_words = leave => last_words,
+    };
     connection.as_mut().graceful_shutdown();
-    let _ = turn.by_turn(connection).await;
+    let ending = turn.by_turn(connection);
+    match last_words {
+        Some(longest) => drop(time::timeout(longest, ending).await),
+        None => drop(ending.await),
+    }
 }
 
 /// Completes when a connection has become as old as one may become, give or take a tenth: those that were opened

@@ -40,16 +40,29 @@ async fn served(connection: Connection, closed: watch::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn who_finds_no_place_is_told_at_once_and_finds_one_when_another_has_left() {
+async fn where_calls_are_under_way_on_all_connections_a_new_one_is_closed_at_once() {
     let (address, mut connections, _doors) = door(2).await;
-    let _first = TcpStream::connect(address).await.unwrap();
-    let _second = TcpStream::connect(address).await.unwrap();
+    let (mut callers, mut calls) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        callers.push(TcpStream::connect(address).await.unwrap());
+        let connection = connections.recv().await.unwrap();
+        calls.push((connection.place().activity().begin(), connection));
+    }
     let mut third = TcpStream::connect(address).await.unwrap();
     assert_eq!(last_words(&mut third).await, "");
-    let (first, _second) = (connections.recv().await, connections.recv().await);
-    drop(first);
+    drop(calls.remove(0));
     let _fourth = TcpStream::connect(address).await.unwrap();
     assert!(connections.recv().await.is_some());
+}
+
+#[tokio::test]
+async fn where_a_connection_is_idle_a_new_one_gets_its_place() {
+    let (address, mut connections, _doors) = door(2).await;
+    let mut callers = Vec::new();
+    for _ in 0..5 {
+        callers.push(TcpStream::connect(address).await.unwrap());
+        assert!(connections.recv().await.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,61 +1,127 @@
-//! What the requests of a connection want done is done turn by turn: first the connection is read to the end of
-//! what has come, then all requests that this has brought are looked at, and then their answers are written
-//! together. Most requests are answered at the first look, and so need no task of their own, and no wake-up; one that
-//! has to wait for something becomes a task.
+//! The requests of a connection are worked on turn by turn: first the connection is read, for so many bytes at most,
+//! then all requests that this has brought are polled, and then their answers are written together. Most requests are
+//! answered at the first poll, and so need no task of their own, and no wake-up; one that has to wait for something
+//! becomes a task.
+//!
+//! A turn is bounded by bytes and not by requests: what a request costs grows with its length.
 
+use crate::telemetry::DoorCounts;
 use hyper::rt::Executor;
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Poll,
 };
+use tokio::sync::watch;
 
-/// After how many requests of one connection others have their turn.
-const MOST_AT_ONCE: usize = 256;
+/// How many bytes of a connection are read in a turn, give or take what one read brings: some hundred usual calls,
+/// or a few with a hundred descriptors each, which take about half a millisecond.
+pub(super) const BYTES_A_TURN: usize = 16 << 10;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the requests of one connection want done, since it was last done. Clones share it.
-#[derive(Clone, Default)]
-pub(super) struct Turn(Arc<Mutex<Vec<Work>>>);
+/// The requests that came on one connection and were not polled yet, and what may be read before others have their
+/// turn. Clones share it.
+#[derive(Clone)]
+pub(super) struct Turn(Arc<Shared>);
+
+struct Shared {
+    work: Mutex<Vec<Work>>,
+    /// Bytes that may still be read in this turn.
+    left: AtomicUsize,
+    /// Header blocks that the library was given since it was last polled, and how many of them were large.
+    blocks: AtomicUsize,
+    large: AtomicUsize,
+    counts: Arc<watch::Sender<DoorCounts>>,
+}
 
 impl<F> Executor<F> for Turn
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, work: F) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
+        self.0.work.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(work));
     }
 }
 
 impl Turn {
+    /// Nothing yet. What is refused is counted here.
+    pub(super) fn new(counts: Arc<watch::Sender<DoorCounts>>) -> Self {
+        let (work, zero) = (Mutex::default(), AtomicUsize::default);
+        Self(Arc::new(Shared { work, left: zero(), blocks: zero(), large: zero(), counts }))
+    }
+
+    /// Begins a turn.
+    pub(super) fn begin(&self) {
+        self.0.left.store(BYTES_A_TURN, Ordering::Relaxed);
+    }
+
+    /// Whether as much was read in this turn as may be.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.left.load(Ordering::Relaxed) == 0
+    }
+
+    /// So many bytes were read.
+    pub(super) fn spend(&self, bytes: usize) {
+        let left = self.0.left.load(Ordering::Relaxed);
+        self.0.left.store(left.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    /// The library was given so many header blocks, of which so many were large.
+    pub(super) fn note_blocks(&self, blocks: usize, large: usize) {
+        let add = |to: &AtomicUsize, more: usize| {
+            to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        };
+        if blocks > 0 {
+            add(&self.0.blocks, blocks);
+            add(&self.0.large, large);
+        }
+    }
+
+    /// The library has made so many requests of the header blocks that it was given. It refuses a header list that is
+    /// too large by itself, and says nothing of it: a large block that became no request was one.
+    pub(super) fn count_refused(&self, requests: usize) {
+        let take = |from: &AtomicUsize| from.swap(0, Ordering::Relaxed);
+        if self.0.blocks.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let (blocks, large) = (take(&self.0.blocks), take(&self.0.large));
+        let refused = large.min(blocks.saturating_sub(requests)) as u64;
+        if refused > 0 {
+            self.0.counts.send_modify(|counts| counts.large_heads += refused);
+        }
+    }
+
     /// Serves a connection that leaves its requests here.
     pub(super) async fn by_turn<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
         std::future::poll_fn(|context| {
-            let mut done = 0;
+            self.begin();
             loop {
                 if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                     return Poll::Ready(ended);
                 }
-                let come = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+                let come =
+                    mem::take(&mut *self.0.work.lock().unwrap_or_else(PoisonError::into_inner));
+                self.count_refused(come.len());
                 if come.is_empty() {
+                    if self.is_spent() {
+                        // There may be more to read: after the other connections of this core.
+                        context.waker().wake_by_ref();
+                    }
                     return Poll::Pending;
                 }
-                done += come.len();
                 for mut work in come {
                     // A bug in one is not the others' end: it is dropped, and its caller hears that it is over.
                     let look = AssertUnwindSafe(|| work.as_mut().poll(context));
                     if let Ok(Poll::Pending) = catch_unwind(look) {
                         tokio::spawn(work);
                     }
-                }
-                if done >= MOST_AT_ONCE {
-                    // Other connections of this core have their turn first.
-                    context.waker().wake_by_ref();
-                    return Poll::Pending;
                 }
             }
         })
@@ -75,7 +141,7 @@ mod tests {
     #[tokio::test]
     async fn what_has_come_is_done_before_the_connection_is_looked_at_again_and_what_waits_is_a_task()
      {
-        let (turn, done) = (Turn::default(), Arc::new(AtomicU32::new(0)));
+        let (turn, done) = (Turn::new(Arc::default()), Arc::new(AtomicU32::new(0)));
         let (ring, rung) = oneshot::channel();
         let (leaving, count) = (turn.clone(), Arc::clone(&done));
         let mut looks = 0;

@@ -25,6 +25,7 @@ use super::{
     trace::Traces,
 };
 use crate::{
+    budget::Budget,
     decider::{Decider, PoolView},
     reload::Reloads,
     store::Store,
@@ -68,6 +69,8 @@ pub struct Sources {
     pub pools: watch::Receiver<Vec<PoolView>>,
     /// All doors.
     pub doors: [DoorView; 3],
+    /// The memory of requests that are not whole.
+    pub budget: Budget,
 }
 
 /// Why metrics cannot be told.

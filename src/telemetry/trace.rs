@@ -27,6 +27,9 @@ use std::{
 /// The header in which a caller says which trace a request belongs to.
 const TRACEPARENT: &str = "traceparent";
 
+/// The header fields that say which trace a request belongs to.
+pub const TRACE_HEADERS: [&str; 2] = [TRACEPARENT, "tracestate"];
+
 /// Where in it stands whether that trace is kept, as two hexadecimal digits.
 const FLAGS: std::ops::Range<usize> = 53..55;
 const SAMPLED: u8 = 1;

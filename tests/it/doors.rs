@@ -5,9 +5,12 @@ use crate::{
     support::{self, Server, Store, TempDir, until},
 };
 use serde_json::json;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -33,42 +36,60 @@ fn request() -> serde_json::Value {
     json!({ "domain": "shop", "descriptors": [{ "entries": [["user", "ada"]] }] })
 }
 
+/// What a client says first over HTTP/2.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// So many connections that say this much, and then nothing.
+async fn idle(port: SocketAddr, count: usize, said: &[u8]) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let mut connection = TcpStream::connect(port).await.unwrap();
+        let _ = connection.write_all(said).await;
+        connections.push(connection);
+    }
+    connections
+}
+
 #[tokio::test]
-async fn a_flood_of_connections_is_turned_away_and_probes_do_not_notice() {
+async fn a_flood_of_connections_keeps_nobody_out() {
     let (server, _files) = start(&[("TOLLGATE_MAX_CONNECTIONS", "5")]).await;
     let mut first = Client::connect(server.grpc).await;
     first.ask(&request()).await.unwrap();
-    let mut inside = Vec::new();
-    let mut turned_away = 0;
-    for _ in 0..20 {
-        let mut caller = TcpStream::connect(server.grpc).await.unwrap();
-        // What is let in waits for what the caller has to say; what is not, is closed.
-        let _ = caller.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
-        match caller.read(&mut [0; 9]).await {
-            Ok(1..) => inside.push(caller),
-            Ok(0) | Err(_) => turned_away += 1,
-        }
-    }
-    assert_eq!((inside.len(), turned_away), (4, 16));
-    assert_eq!(support::get(server.http, "/ready", &[]).await.unwrap().status, 200);
+    let _flood = idle(server.grpc, 20, PREFACE).await;
+    // A connection that had a call goes last, and a new one gets in.
+    Client::connect(server.grpc).await.ask(&request()).await.unwrap();
     first.ask(&request()).await.unwrap();
-    until("the log tells it", async || server.log().contains("gRPC port: ").then_some(())).await;
-    assert!(server.log().matches("gRPC port: ").count() <= 2, "{}", server.log());
-
-    inside.clear();
-    until("there is room again", async || {
-        let mut caller = TcpStream::connect(server.grpc).await.ok()?;
-        caller.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.ok()?;
-        matches!(caller.read(&mut [0; 9]).await, Ok(1..)).then_some(())
+    assert_eq!(support::get(server.http, "/ready", &[]).await.unwrap().status, 200);
+    until("the log tells it", async || {
+        server.log().contains("idle connections were closed to make room").then_some(())
     })
     .await;
+    assert!(server.log().matches("gRPC port: ").count() <= 2, "{}", server.log());
+    let metrics = support::get(server.http, "/metrics", &[]).await.unwrap().body;
+    let metrics = String::from_utf8(metrics).unwrap();
+    let open = metrics.lines().find(|line| line.starts_with("tollgate_connections{door=\"grpc\""));
+    let open: f64 = open.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(open <= 5.0, "{open} are open");
+}
+
+#[tokio::test]
+async fn probes_get_in_however_many_connections_are_idle() {
+    let (server, _files) = start(&[]).await;
+    // As many as there are places, and more; some of them have begun a request.
+    let mut flood = idle(server.http, 600, b"").await;
+    flood.extend(idle(server.http, 300, b"GET /ready HTTP/1.1\r\nhost: x\r\n").await);
+    let half = b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
+    flood.extend(idle(server.http, 300, half).await);
+    for probe in ["/healthcheck", "/ready"] {
+        assert_eq!(support::get(server.http, probe, &[]).await.unwrap().status, 200, "{probe}");
+    }
 }
 
 #[tokio::test]
 async fn connections_of_a_certain_age_are_asked_to_be_opened_anew() {
     let (server, _files) = start(&[("TOLLGATE_MAX_CONNECTION_AGE", "1s")]).await;
     let mut caller = TcpStream::connect(server.grpc).await.unwrap();
-    caller.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    caller.write_all(PREFACE).await.unwrap();
     let going_away = async {
         let mut head = [0; 9];
         loop {
@@ -99,11 +120,11 @@ async fn who_watches_its_health_hears_that_it_leaves_and_does_not_hold_it_up() {
 #[tokio::test]
 async fn who_is_slow_or_says_nothing_does_not_hold_up_the_end() {
     let (server, _files) = start(&[("TOLLGATE_DRAIN", "0")]).await;
-    let cases: [(std::net::SocketAddr, &[u8]); 6] = [
+    let cases: [(SocketAddr, &[u8]); 6] = [
         (server.grpc, b""),
         (server.grpc, b"PRI * HT"),
         // It speaks HTTP/2, and does not hear that the server goes.
-        (server.grpc, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        (server.grpc, PREFACE),
         (server.http, b""),
         (server.http, b"GET / HT"),
         (server.http, b"POST /json HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"),

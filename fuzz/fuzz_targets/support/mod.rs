@@ -6,12 +6,12 @@ use axum::Router;
 use std::sync::{Arc, LazyLock};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{
+    budget::Budget,
     clock::{Clock, ManualClock},
     config::{self, Options, Source},
     decider::{Decider, Modes},
     grpc::{Headers, RateLimitHeaders, Service},
     http::{Json, Readiness},
-    intake::Intake,
     reload::Reload,
     rules::{Domain, Rules},
     store::{Memory, Store},
@@ -58,5 +58,5 @@ pub fn new_public() -> Router {
     let reload = Reload::new(Vec::new(), Options::default(), digest, Arc::clone(&decider));
     let readiness = Readiness::new(reload.reloads());
     let service = new_service(Arc::clone(&decider));
-    tollgate::http::public(service, JSON.clone(), readiness, decider, Intake::default(), false)
+    tollgate::http::public(service, JSON.clone(), readiness, decider, Budget::default(), false)
 }

@@ -54,6 +54,29 @@ pub(super) fn register(instruments: &Instruments) {
             }
         },
     );
+    instruments.counter(
+        "tollgate.connections.evicted",
+        "Idle connections that were closed to make room for new ones",
+        |sources, tell| {
+            for door in &sources.doors {
+                tell(door.counts.borrow().evicted, &[KeyValue::new("door", door.name)]);
+            }
+        },
+    );
+    instruments.counter(
+        "tollgate.requests.oversized",
+        "Requests that were refused because their header fields are larger than 256 KiB",
+        |sources, tell| {
+            for door in &sources.doors {
+                tell(door.counts.borrow().large_heads, &[KeyValue::new("door", door.name)]);
+            }
+        },
+    );
+    instruments.counter(
+        "tollgate.requests.revoked",
+        "Requests that stayed unfinished and were given up because their memory was wanted for others",
+        |sources, tell| tell(sources.budget.revoked(), &[]),
+    );
     instruments.counter("tollgate.bugs", "Requests that met a bug of tollgate", |sources, tell| {
         tell(sources.decider.degraded_counts().bugs, &[]);
     });

@@ -6,8 +6,11 @@ mod tests;
 
 use super::Lines;
 use crate::clock::Timestamp;
-use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::watch;
 use tracing::Level;
 
 /// What has happened at a door since it was opened.
@@ -29,22 +32,29 @@ pub struct DoorCounts {
     pub at_odds: u64,
     /// Callers whose certificate is signed, but for no name that may ask here.
     pub strangers: u64,
+    /// Idle connections that were closed to make room for new ones.
+    pub evicted: u64,
+    /// Requests that were refused because their header list is too large.
+    pub large_heads: u64,
 }
 
 impl DoorCounts {
     /// Callers that were not let in, for whatever reason.
     pub fn refused(&self) -> u64 {
-        KINDS.iter().map(|(count, _)| count(self)).sum()
+        KINDS.iter().take(REFUSALS).map(|(count, _)| count(self)).sum()
     }
 }
 
 /// What there is to count at a door, and what it means for the operator.
 type Kind = (fn(&DoorCounts) -> u64, &'static str);
 
-const KINDS: [Kind; 8] = [
+/// So many of them, the first, are of callers that were not let in.
+const REFUSALS: usize = 8;
+
+const KINDS: [Kind; 10] = [
     (
         |counts| counts.full,
-        "connections were closed at once, because as many were open as may be (for gRPC, --max-connections says how many)",
+        "connections were closed at once, because as many were open as may be, and calls were under way on all of them (for gRPC, --max-connections says how many)",
     ),
     (
         |counts| counts.not_accepted,
@@ -74,6 +84,14 @@ const KINDS: [Kind; 8] = [
         |counts| counts.strangers,
         "clients showed a certificate that is signed, but for no name that may ask here (--tls-client-names says which may, and --admin-client-names on the admin port)",
     ),
+    (
+        |counts| counts.evicted,
+        "idle connections were closed to make room for new ones (for gRPC, --max-connections says how many may be open)",
+    ),
+    (
+        |counts| counts.large_heads,
+        "requests were refused because their header fields are larger than 256 KiB: Envoy lets such requests pass, so bound what it takes from its clients (max_request_headers_kb)",
+    ),
 ];
 
 /// What can be seen of a door from elsewhere.
@@ -83,16 +101,14 @@ pub struct DoorView {
     pub name: &'static str,
     /// What has happened there.
     pub counts: watch::Receiver<DoorCounts>,
-    /// The places that are free.
-    pub places: Arc<Semaphore>,
-    /// How many there are.
-    pub most: usize,
+    /// How many connections are open.
+    pub open: Arc<AtomicUsize>,
 }
 
 impl DoorView {
     /// How many connections are open.
     pub fn open(&self) -> usize {
-        self.most.saturating_sub(self.places.available_permits())
+        self.open.load(Ordering::Relaxed)
     }
 }
 
