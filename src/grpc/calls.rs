@@ -8,7 +8,7 @@
 
 use super::{
     SHOULD_RATE_LIMIT, Service, Told, Undecided, deadline, keep_when_told,
-    message::{Messages, PREFIX},
+    message::{LARGEST_ON_CORE, Messages, PREFIX, invalid},
     name_too_large, proto,
     shape::{DECISION, Shape},
 };
@@ -45,10 +45,6 @@ const SLOWEST_CALL: Duration = Duration::from_secs(90);
 
 /// The largest message that is decoded as soon as it has come in one piece, in bytes.
 const SMALL: usize = 4 << 10;
-
-/// The largest message that is decided on the core that read it, in bytes. It holds any header that Envoy takes by
-/// default (60 KiB); to decide it takes a fraction of a millisecond.
-const LARGEST_ON_CORE: usize = 72 << 10;
 
 /// How many larger ones are decided at a time.
 const LARGE_AT_A_TIME: usize = 1;
@@ -219,10 +215,14 @@ impl Calls {
         let calls = Arc::clone(self);
         let deciding = self.elsewhere.spawn(async move {
             let _place = place;
-            let Some(message) = read(&frame) else {
+            let message = frame.slice(PREFIX..);
+            drop(frame);
+            if let Err(error) = DECISION.check(&message) {
+                return refused(&invalid(error));
+            }
+            let Ok(message) = RateLimitRequest::decode(message) else {
                 return refused(&Status::invalid_argument("the message is no RateLimitRequest"));
             };
-            drop(frame);
             calls.decide(&head.headers, message, deadline).await
         });
         // A call that its caller cancels is dropped there, too.

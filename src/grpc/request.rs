@@ -44,8 +44,8 @@ pub enum InvalidRequest {
     TooManyDescriptors(usize),
     #[error("descriptors[{descriptor}] has {entries} entries: it may hold {MOST_ENTRIES}")]
     TooManyEntries { descriptor: usize, entries: usize },
-    #[error("more than {most} {name} in one message: it may hold {most}")]
-    TooMany { name: &'static str, most: usize },
+    #[error("{count} times `{field}`: a message may hold {most}")]
+    TooMany { field: &'static str, count: usize, most: usize },
     #[error(
         "descriptors[{descriptor}].limit.unit is {unit}: use one of SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, YEAR"
     )]

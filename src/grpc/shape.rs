@@ -29,18 +29,28 @@ pub(super) struct Shape {
 #[derive(Debug)]
 struct Field {
     number: u64,
-    /// What it holds, in an error.
-    name: &'static str,
     /// How many there may be in one message.
     most: usize,
+    /// What is wrong where there are more: by the place of the message among its like, and how many there are.
+    error: fn(usize, usize) -> InvalidRequest,
     /// The same of the messages in it.
     fields: &'static [Self],
 }
 
-const ENTRIES: Field = Field { number: 1, name: "entries", most: MOST_ENTRIES, fields: &[] };
+const ENTRIES: Field = Field {
+    number: 1,
+    most: MOST_ENTRIES,
+    error: |descriptor, entries| InvalidRequest::TooManyEntries { descriptor, entries },
+    fields: &[],
+};
 
 const fn descriptors(number: u64) -> Field {
-    Field { number, name: "descriptors", most: MOST_DESCRIPTORS, fields: &[ENTRIES] }
+    Field {
+        number,
+        most: MOST_DESCRIPTORS,
+        error: |_, descriptors| InvalidRequest::TooManyDescriptors(descriptors),
+        fields: &[ENTRIES],
+    }
 }
 
 /// Of `ShouldRateLimit`.
@@ -55,14 +65,28 @@ const RELEASE: Shape = Shape::of_one(&[]);
 
 const HOLD: Shape = Shape {
     is_stream: true,
-    ..Shape::of_one(&[Field { number: 1, name: "acquire", most: 1, fields: &[descriptors(2)] }])
+    ..Shape::of_one(&[Field {
+        number: 1,
+        most: 1,
+        error: |_, count| InvalidRequest::TooMany { field: "acquire", count, most: 1 },
+        fields: &[descriptors(2)],
+    }])
 };
 
 const REPORT: Shape = Shape::of_one(&[Field {
     number: 7,
-    name: "orca",
     most: 1,
-    fields: &[Field { number: 5, name: "utilization", most: MOST_NAMED, fields: &[] }],
+    error: |_, count| InvalidRequest::TooMany { field: "orca", count, most: 1 },
+    fields: &[Field {
+        number: 5,
+        most: MOST_NAMED,
+        error: |_, count| InvalidRequest::TooMany {
+            field: "orca.utilization",
+            count,
+            most: MOST_NAMED,
+        },
+        fields: &[],
+    }],
 }]);
 
 const REPORTS: Shape = Shape { is_stream: true, ..REPORT };
@@ -96,11 +120,11 @@ impl Shape {
     ///
     /// Where it holds too much of something.
     pub(super) fn check(&self, message: &[u8]) -> Result<(), InvalidRequest> {
-        check(message, self.fields)
+        check(message, 0, self.fields)
     }
 }
 
-fn check(message: &[u8], fields: &'static [Field]) -> Result<(), InvalidRequest> {
+fn check(message: &[u8], place: usize, fields: &'static [Field]) -> Result<(), InvalidRequest> {
     let mut counts = [0; MOST_FIELDS];
     let mut rest = message;
     while let Some((number, payload, after)) = next(rest) {
@@ -109,18 +133,29 @@ fn check(message: &[u8], fields: &'static [Field]) -> Result<(), InvalidRequest>
             if field.number == number
                 && let Some(payload) = payload
             {
-                *count += 1;
-                if *count > field.most {
-                    let Field { name, most, .. } = *field;
-                    return Err(InvalidRequest::TooMany { name, most });
+                if *count == field.most {
+                    return Err((field.error)(place, field.count(message)));
                 }
                 if !field.fields.is_empty() {
-                    check(payload, field.fields)?;
+                    check(payload, *count, field.fields)?;
                 }
+                *count += 1;
             }
         }
     }
     Ok(())
+}
+
+impl Field {
+    /// How many there are in a message.
+    fn count(&self, message: &[u8]) -> usize {
+        let (mut rest, mut count) = (message, 0);
+        while let Some((number, payload, after)) = next(rest) {
+            rest = after;
+            count += usize::from(number == self.number && payload.is_some());
+        }
+        count
+    }
 }
 
 /// The number of the first field, its bytes where it has a length, and what follows it. `None` at the end, and where
@@ -195,9 +230,7 @@ mod tests {
         vec![descriptor; descriptors]
     }
 
-    fn too_many(name: &'static str, most: usize) -> Result<(), InvalidRequest> {
-        Err(InvalidRequest::TooMany { name, most })
-    }
+    const MANY: Result<(), InvalidRequest> = Err(InvalidRequest::TooManyDescriptors(101));
 
     /// Whatever the method, the messages that hold as much as they may pass, and those that hold one more do not.
     #[test]
@@ -205,8 +238,8 @@ mod tests {
         let leases = |method: &str| format!("/{LEASE_SERVICE}/{method}");
         for (held, entries, expected) in [
             (100, 64, Ok(())),
-            (101, 1, too_many("descriptors", 100)),
-            (1, 65, too_many("entries", 64)),
+            (101, 1, MANY),
+            (2, 65, Err(InvalidRequest::TooManyEntries { descriptor: 0, entries: 65 })),
         ] {
             let descriptors = || descriptors(held, entries);
             let acquire =
@@ -228,7 +261,9 @@ mod tests {
 
     #[test]
     fn named_values_of_a_report_are_counted() {
-        for (named, expected) in [(1000, Ok(())), (1001, too_many("utilization", 1000))] {
+        let field = "orca.utilization";
+        let many = InvalidRequest::TooMany { field, count: 1001, most: 1000 };
+        for (named, expected) in [(1000, Ok(())), (1001, Err(many))] {
             let utilization = (0..named).map(|it| (format!("{it}"), 0.5)).collect();
             let orca = OrcaLoadReport { utilization, ..OrcaLoadReport::default() };
             let load = Some(Load::Orca(orca));
@@ -247,19 +282,22 @@ mod tests {
         let hold = HoldRequest { acquire: Some(acquire) }.encode_to_vec();
         let shape = Shape::of("/tollgate.v1.LeaseService/Hold");
         assert_eq!(shape.check(&hold), Ok(()));
-        assert_eq!(shape.check(&hold.repeat(2)), too_many("acquire", 1));
+        let twice = InvalidRequest::TooMany { field: "acquire", count: 2, most: 1 };
+        assert_eq!(shape.check(&hold.repeat(2)), Err(twice));
     }
 
-    /// Two million empty descriptors are refused at the 101st.
+    /// Two bytes each would become a hundred.
     #[test]
     fn a_message_of_nothing_but_descriptors_is_refused_without_an_allocation() {
         let message = [0x12, 0].repeat(2_000_000);
         let mut refused = Ok(());
         let counted = allocation_counter::measure(|| refused = DECISION.check(&message));
-        assert_eq!((refused, counted.count_total), (too_many("descriptors", 100), 0));
+        let many = InvalidRequest::TooManyDescriptors(2_000_000);
+        assert_eq!((refused, counted.count_total), (Err(many), 0));
         let entries = [&[0x12, 0x80, 0x89, 0x7a][..], &[0x0a, 0].repeat(1_000_000)].concat();
         let counted = allocation_counter::measure(|| refused = DECISION.check(&entries));
-        assert_eq!((refused, counted.count_total), (too_many("entries", 64), 0));
+        let many = InvalidRequest::TooManyEntries { descriptor: 0, entries: 1_000_000 };
+        assert_eq!((refused, counted.count_total), (Err(many), 0));
     }
 
     #[test]
@@ -278,6 +316,6 @@ mod tests {
         // And what is unknown is passed over.
         let unknown = [&[0x78, 0x01, 0x7d, 0, 0, 0, 0, 0x79][..], &[0; 8], &[0x7b, 0x7c]].concat();
         let message = [unknown, [0x12, 0].repeat(101)].concat();
-        assert_eq!(DECISION.check(&message), too_many("descriptors", 100));
+        assert_eq!(DECISION.check(&message), MANY);
     }
 }

@@ -66,7 +66,6 @@ async fn a_flood_of_connections_keeps_nobody_out() {
     .await;
     assert!(server.log().matches("gRPC port: ").count() <= 2, "{}", server.log());
     let metrics = support::get(server.http, "/metrics", &[]).await.unwrap().body;
-    let metrics = String::from_utf8(metrics).unwrap();
     let open = metrics.lines().find(|line| line.starts_with("tollgate_connections{door=\"grpc\""));
     let open: f64 = open.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(open <= 5.0, "{open} are open");
