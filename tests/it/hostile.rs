@@ -4,6 +4,7 @@
 //! The tables are in `http1.rs`, `http2.rs` and `handshake.rs`; behaviour, which takes more than bytes, is in
 //! `behaviour.rs`.
 
+mod attacks;
 mod behaviour;
 mod handshake;
 mod http1;

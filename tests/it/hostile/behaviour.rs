@@ -28,7 +28,7 @@ const HELD: Duration = Duration::from_secs(10);
 
 /// Sends any bytes as a message, and takes any.
 #[derive(Clone, Copy, Default)]
-struct Raw;
+pub(super) struct Raw;
 
 impl Codec for Raw {
     type Encode = Vec<u8>;
@@ -89,7 +89,7 @@ pub(super) async fn send_all(to: SocketAddr, messages: Vec<(String, Vec<u8>)>) -
     callers.join_all().await.into_iter().flatten().collect()
 }
 
-async fn send(to: SocketAddr, bytes: Vec<u8>) -> Result<(), Status> {
+pub(super) async fn send(to: SocketAddr, bytes: Vec<u8>) -> Result<(), Status> {
     let channel = Channel::from_shared(format!("http://{to}")).unwrap().connect().await.unwrap();
     let mut grpc = Grpc::new(channel).max_encoding_message_size(usize::MAX);
     grpc.ready().await.unwrap();
@@ -98,7 +98,7 @@ async fn send(to: SocketAddr, bytes: Vec<u8>) -> Result<(), Status> {
 }
 
 /// So many connections on which this was said, and nothing more is.
-async fn connections(to: SocketAddr, count: usize, said: &[u8]) -> Vec<TcpStream> {
+pub(super) async fn connections(to: SocketAddr, count: usize, said: &[u8]) -> Vec<TcpStream> {
     let mut connections = Vec::new();
     for _ in 0..count {
         let mut connection = TcpStream::connect(to).await.unwrap();

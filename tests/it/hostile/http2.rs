@@ -55,7 +55,7 @@ fn integer(number: usize, bits: u8, first: u8) -> Vec<u8> {
 }
 
 /// A header as a literal that no table remembers.
-fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
+pub(super) fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     let text = |text: &[u8]| [integer(text.len(), 7, 0), text.to_vec()].concat();
     [vec![0], text(name), text(value)].concat()
 }
@@ -98,7 +98,7 @@ pub(super) fn message(message: &[u8]) -> Vec<u8> {
 }
 
 /// A field of protobuf that is bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut length = bytes.len();
     let mut field = vec![number << 3 | 2];
     while length >= 128 {
@@ -110,7 +110,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A descriptor with one entry.
-fn descriptor(key: &[u8], value: &[u8]) -> Vec<u8> {
+pub(super) fn descriptor(key: &[u8], value: &[u8]) -> Vec<u8> {
     field(2, &field(1, &[field(1, key), field(2, value)].concat()))
 }
 

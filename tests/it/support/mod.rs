@@ -244,6 +244,16 @@ impl Server {
         line.trim_matches([':', '\t', ' ', 'k', 'B']).parse().unwrap()
     }
 
+    /// How much CPU its threads have used.
+    pub(crate) fn cpu(&self) -> Duration {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.id())).unwrap().flatten();
+        let nanos = threads.filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
         self.process.id().unwrap()
