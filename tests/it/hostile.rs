@@ -36,6 +36,8 @@ domain: shop
 descriptors:
   - key: user
     rate_limit: {unit: year, requests_per_unit: 4000000000}
+  - key: job
+    concurrency: {max: 1000}
 ";
 
 /// How many callers of a table are there at a time.

@@ -14,7 +14,7 @@ use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, process::Child};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -84,20 +84,17 @@ async fn metrics_arrive_and_so_do_the_spans_of_who_keeps_his_trace() {
     assert!(!format!("{spans:?}").contains("secretive"), "{spans:?}");
 }
 
-#[tokio::test]
-async fn a_trace_goes_on_where_envoys_is() {
-    let (collector, files) = (Collector::start().await, TempDir::new());
+/// An Envoy with tracing on, in front of a server with these rules, and where it listens.
+async fn traced_envoy(
+    collector: &Collector,
+    server: SocketAddr,
+    files: &TempDir,
+) -> (Child, SocketAddr) {
     let upstream = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let upstream_at = upstream.local_addr().unwrap();
     let router = Router::new().fallback(routing::any(|| async { "here" }));
     tokio::spawn(async { axum::serve(upstream, router).await.unwrap() });
-    let rules = RULES.replace("domain: shop", "domain: edge");
-    let url = collector.url();
-    let environment =
-        [&HASTE[..], &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url.as_str())]].concat();
-    let server = Server::start_with(&files.file("edge.yaml", &rules), &environment).await;
-
-    let mut config = envoy_example("envoy.yaml", server.grpc, upstream_at);
+    let mut config = envoy_example("envoy.yaml", server, upstream_at);
     config.pointer_mut(CONNECTION_MANAGER).unwrap()["tracing"] = json!({
         "provider": {
             "name": "envoy.tracers.opentelemetry",
@@ -125,7 +122,18 @@ async fn a_trace_goes_on_where_envoys_is() {
         },
     }));
     let config = files.file("envoy.json", &config.to_string());
-    let (_envoy, edge) = start_envoy(&config, &files).await;
+    start_envoy(&config, files).await
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_where_envoys_is() {
+    let (collector, files) = (Collector::start().await, TempDir::new());
+    let rules = RULES.replace("domain: shop", "domain: edge");
+    let url = collector.url();
+    let environment =
+        [&HASTE[..], &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url.as_str())]].concat();
+    let server = Server::start_with(&files.file("edge.yaml", &rules), &environment).await;
+    let (_envoy, edge) = traced_envoy(&collector, server.grpc, &files).await;
     support::get(edge, "/", &[("x-user", b"alice"), ("x-plan", b"free")]).await.unwrap();
     let ours = until("our span arrives", async || collector.spans("tollgate").pop()).await;
     assert_eq!(ours.name, "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
@@ -137,6 +145,44 @@ async fn a_trace_goes_on_where_envoys_is() {
         Some(())
     })
     .await;
+}
+
+/// Envoy copies the caller's `tracestate` into its call, as long as it is: the caller is limited all the same.
+#[tokio::test]
+async fn a_long_tracestate_bypasses_no_limit() {
+    let (collector, files) = (Collector::start().await, TempDir::new());
+    let rules = "
+domain: edge
+descriptors:
+  - key: plan
+    value: free
+    descriptors:
+      - key: user
+        rate_limit: {unit: year, requests_per_unit: 2}
+";
+    let url = collector.url();
+    let environment =
+        [&HASTE[..], &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", url.as_str())]].concat();
+    let server = Server::start_with(&files.file("edge.yaml", rules), &environment).await;
+    let (_envoy, edge) = traced_envoy(&collector, server.grpc, &files).await;
+    for length in [100, 16_000, 20_000, 55_000] {
+        for flags in ["01", "00"] {
+            let user = format!("user-{length}-{flags}");
+            let trace = format!("00-{TRACE}-{PARENT}-{flags}");
+            let state = format!("a={}", "x".repeat(length));
+            let headers = [
+                ("x-plan", &b"free"[..]),
+                ("x-user", user.as_bytes()),
+                ("traceparent", trace.as_bytes()),
+                ("tracestate", state.as_bytes()),
+            ];
+            let mut statuses = Vec::new();
+            for _ in 0..4 {
+                statuses.push(support::get(edge, "/", &headers).await.unwrap().status);
+            }
+            assert_eq!(statuses, [200, 200, 429, 429], "{length} bytes, {flags}");
+        }
+    }
 }
 
 #[tokio::test]
