@@ -49,8 +49,9 @@ const SMALL: usize = 4 << 10;
 /// How many larger ones are decided at a time.
 const LARGE_AT_A_TIME: usize = 1;
 
-/// The most calls at a time that are streams: leases that are held, workers that report, health that is watched.
-const MOST_STREAMS: usize = 20_000;
+/// Room for calls that may last, in KiB: leases that are held or waited for, workers that report, health that is
+/// watched. There is room for 20,000 with short messages.
+const LASTING_KIB: usize = 80 << 10;
 
 /// Header fields of a call that mean something here, besides those of traces.
 const USED: [HeaderName; 6] = [
@@ -79,8 +80,8 @@ pub struct Calls {
     /// Where large messages are decided, and places for those that are.
     elsewhere: Handle,
     large: Arc<Semaphore>,
-    /// Places for calls that are streams, which may last.
-    streams: Arc<Semaphore>,
+    /// Room for calls that may last, in KiB.
+    lasting: Arc<Semaphore>,
     /// What goes on on the connection of these calls.
     activity: Arc<Activity>,
 }
@@ -90,8 +91,8 @@ impl Calls {
     /// well. What is not whole takes room of the budget; what is large is decided on this runtime.
     pub fn new(decisions: Service, routes: Routes, budget: Budget, elsewhere: Handle) -> Self {
         let large = Arc::new(Semaphore::new(LARGE_AT_A_TIME));
-        let streams = Arc::new(Semaphore::new(MOST_STREAMS));
-        Self { decisions, routes, budget, elsewhere, large, streams, activity: Arc::default() }
+        let lasting = Arc::new(Semaphore::new(LASTING_KIB));
+        Self { decisions, routes, budget, elsewhere, large, lasting, activity: Arc::default() }
     }
 
     /// The same for one connection, where it is noted what goes on.
@@ -166,12 +167,12 @@ impl Calls {
                     Ok(None) => {}
                     Err(status) => return refused(&status),
                 }
-            } else if Shape::of(head.uri.path()).is_stream {
-                match Arc::clone(&self.streams).try_acquire_owned() {
-                    Ok(place) => messages.keep(place),
-                    Err(_) => return refused(&Status::resource_exhausted(TOO_MANY_STREAMS)),
-                }
-            } else if let Err(status) = messages.first().await {
+            } else if !Shape::of(head.uri.path()).is_stream
+                && let Err(status) = messages.first().await
+            {
+                return refused(&status);
+            }
+            if let Err(status) = messages.keep(&self.lasting) {
                 return refused(&status);
             }
             let _call = self.activity.begin();
@@ -245,8 +246,6 @@ impl Calls {
 }
 
 const TOO_SLOW: &str = "the call took longer than it may";
-
-const TOO_MANY_STREAMS: &str = "as many streams are open as may be: ask another replica, or use calls that end (Acquire and Renew, ReportUtilization)";
 
 /// What a message begins with that is not compressed.
 const PLAIN: u8 = 0;
