@@ -3,7 +3,7 @@
 //! There is always a decision: `failure.rs` says what is answered when the store cannot.
 //!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
-//! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
+//! `held.rs` lists what a lease holds, `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
 //! `event.rs` counts all that.
 //! `shadow.rs` keeps what limits in shadow would have refused, and reports it.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
@@ -12,6 +12,7 @@ mod counter;
 mod event;
 mod failure;
 mod fold;
+mod held;
 mod lease;
 mod orders;
 mod pending;
@@ -376,7 +377,7 @@ fn lease(
             headers.push(header.clone());
         }
     }
-    Lease { id, name, key, left_us, headers }
+    Lease { id, name, key, left_us, headers, held: Vec::new() }
 }
 
 fn draw() -> Result<(LeaseId, Attempt), StoreError> {

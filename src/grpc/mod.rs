@@ -206,7 +206,9 @@ impl From<Undecided> for Status {
         let code = match &error {
             Undecided::InvalidRequest(_) => Code::InvalidArgument,
             Undecided::NotAcquired(NotAcquired::Conflict(_)) => Code::AlreadyExists,
-            Undecided::NotAcquired(NotAcquired::UnknownDomain(_)) => Code::NotFound,
+            Undecided::NotAcquired(NotAcquired::UnknownDomain(_) | NotAcquired::NoLimit(_)) => {
+                Code::NotFound
+            }
             Undecided::NotReported(
                 NotReported::UnknownDomain(_) | NotReported::UnknownPool { .. },
             ) => Code::NotFound,
