@@ -24,7 +24,8 @@ use crate::{
     intake::Intake,
     reload::Reloads,
     telemetry::{
-        DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch, Sources, Watch,
+        CostWatch, DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch,
+        Sources, Watch,
     },
 };
 use axum::Router;
@@ -341,6 +342,7 @@ async fn watch_store(
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let (mut watch, mut refusals) = (Watch::default(), RefusalWatch::default());
+    let mut costs = CostWatch::default();
     let mut ticks = time::interval(WATCH);
     let over = until_closed(over);
     tokio::pin!(over);
@@ -357,6 +359,7 @@ async fn watch_store(
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
         log_of_doors(refusals.tell(&decider.rules(), now));
+        log_of_doors(costs.tell(&decider.rules()));
         for (watch, door) in &mut doors {
             let counts = *door.counts.borrow();
             log_of_doors(watch.tell(&counts, now));

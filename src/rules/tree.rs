@@ -124,6 +124,14 @@ impl PlacedRule {
         Some(by_value.tally(&values.text(entries)))
     }
 
+    /// How many costs it refused that it should have charged, see [`Tally::not_charged`]; `None` where it takes
+    /// them with `overdraw`, or is no limit on a rate.
+    pub fn not_charged(&self) -> Option<u64> {
+        let Kind::Limit(limit) = self.rule.kind else { return None };
+        let is_without_overdraw = limit.is_about_rates() && !limit.overdraw();
+        is_without_overdraw.then(|| self.tally.not_charged())
+    }
+
     /// How many limits are set at run time for its counters.
     pub fn limits_set(&self) -> usize {
         self.set.len()

@@ -10,7 +10,7 @@ mod watch;
 pub use metric::{Method, Metrics, MetricsError, Sources};
 pub use observer::{Observer, Underway};
 pub use otlp::{Export, ExportError};
-pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, RefusalWatch, Watch};
+pub use watch::{CostWatch, DoorCounts, DoorView, DoorWatch, PoolWatch, RefusalWatch, Watch};
 
 use metric::{Durations, Timed};
 use std::{

@@ -217,7 +217,9 @@ async fn does_not_run_where_no_limit_matches(command: &[&str]) {
     let (code, printed) = Client::start(command, server.grpc).ended().await;
     assert_ne!(code, Some(0), "{printed}");
     assert!(!printed.contains("acquired"), "{printed}");
-    assert!(printed.contains("no limit matches: descriptors[0]: no rule is for the key of entries[1]"));
+    assert!(
+        printed.contains("no limit matches: descriptors[0]: no rule is for the key of entries[1]")
+    );
 }
 
 /// A server of these rules, and somebody who sees how it stands with the pool.

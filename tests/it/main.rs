@@ -15,6 +15,7 @@ mod command;
 mod config;
 mod conformance;
 mod connect;
+mod costs;
 mod denials;
 mod deploy;
 mod differences;
