@@ -1,9 +1,10 @@
 //! The gRPC door: Envoy's `RateLimitService`, and `LeaseService` in `lease.rs`. Proto to domain in
 //! `request.rs`, domain to proto in `response.rs` and `headers.rs`, and errors to status codes here; nothing is
-//! decided in this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
+//! decided in this folder. `deadline.rs` reads how long a caller waits, `disabled.rs` answers for what is switched off, and `told.rs` knows when an answer has gone out.
 
 mod calls;
 pub mod deadline;
+mod disabled;
 mod headers;
 mod lease;
 mod request;
@@ -12,6 +13,7 @@ mod told;
 mod utilization;
 
 pub use calls::{Answered, Calls};
+pub use disabled::Disabled;
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;

@@ -385,7 +385,6 @@ async fn an_acquire_that_may_wait_is_answered_before_its_deadline_too() {
     redis.signal("STOP").await;
     let job = AcquireRequest {
         wait: span(Duration::from_secs(1)),
-        require_limit: true,
         ..acquire("shop", &[&[["job", "ada"]]])
     };
     let acquired = shop.leases.acquire_within(job, Duration::from_secs(5)).await.unwrap();

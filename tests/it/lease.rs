@@ -122,10 +122,6 @@ fn held(descriptor: u32, limit: &str, limiter: &str, slots: u64) -> Held {
     }
 }
 
-fn requiring(request: AcquireRequest) -> AcquireRequest {
-    AcquireRequest { require_limit: true, ..request }
-}
-
 /// To acquire what one entry meets.
 fn one(key: &str, value: &str) -> AcquireRequest {
     acquire("shop", &[&[[key, value]]])
@@ -542,7 +538,7 @@ async fn a_repeated_acquire_lists_the_same(store: &Store) {
     let dark = shop.leases.acquired(one("dark", "x")).await;
     let mut mine = acquire("shop", &[&[["dark", "x"]], &[["batch", "x"]], &[["user", "x"]]]);
     mine.descriptors[1].hits_addend = Some(3);
-    let mine = requiring(AcquireRequest { lease_id: "nightly".to_owned(), ..mine });
+    let mine = AcquireRequest { lease_id: "nightly".to_owned(), ..mine };
     let what = [held(1, "batch", "concurrency", 3), held(2, "in flight", "concurrency", 1)];
     assert_eq!(shop.leases.acquire(mine.clone()).await.unwrap().held, what);
     shop.leases.released(&dark).await;
@@ -573,6 +569,7 @@ async fn a_repeated_acquire_lists_what_was_taken_under_other_rules(store: &Store
 async fn a_misspelt_descriptor_matches_no_limit(store: &Store) {
     let shop = Shop::open(store).await;
     for request in [one("usr", "x"), one("job", "nightly"), one("off", "x"), one("free", "x")] {
+        let request = AcquireRequest { require_limit: false, ..request };
         let answer = shop.leases.acquire(request).await.unwrap();
         assert_eq!(answer.outcome(), Outcome::Acquired);
         assert!(!answer.limit_matched && answer.held.is_empty(), "{answer:?}");
@@ -583,7 +580,7 @@ async fn a_misspelt_descriptor_matches_no_limit(store: &Store) {
 async fn a_required_limit_that_does_not_match_is_an_error(store: &Store) {
     let shop = Shop::open(store).await;
     let refused = async |request: AcquireRequest| {
-        let error = shop.leases.acquire(requiring(request)).await.unwrap_err();
+        let error = shop.leases.acquire(request).await.unwrap_err();
         assert_eq!(error.code(), Code::NotFound, "{error:?}");
         error.message().to_owned()
     };
@@ -600,7 +597,7 @@ async fn a_required_limit_that_does_not_match_is_an_error(store: &Store) {
         assert!(!text.contains("hourly") && !text.contains("nightly"), "no values: {text}");
     }
     // A stream is refused alike.
-    let mut hold = shop.leases.hold(requiring(misspelt)).await;
+    let mut hold = shop.leases.hold(misspelt).await;
     assert_eq!(hold.next().await.unwrap_err().code(), Code::NotFound);
 
     // One that matches is enough, and whatever it is, it is asked.
@@ -610,10 +607,10 @@ async fn a_required_limit_that_does_not_match_is_an_error(store: &Store) {
         one("dark", "x"),
         acquire("shop", &[&[["usr", "x"]], &[["user", "x"]]]),
     ] {
-        let answer = shop.leases.acquire(requiring(request)).await.unwrap();
+        let answer = shop.leases.acquire(request).await.unwrap();
         assert!(answer.outcome() == Outcome::Acquired && answer.limit_matched, "{answer:?}");
     }
-    let mut hold = shop.leases.hold(requiring(one("alone", "x"))).await;
+    let mut hold = shop.leases.hold(one("alone", "x")).await;
     assert_eq!(hold.acquired().await.held, [held(0, "alone", "concurrency", 1)]);
 }
 
@@ -621,7 +618,7 @@ async fn an_error_for_want_of_a_limit_releases_nothing(store: &Store) {
     let shop = Shop::open(store).await;
     let id = shop.leases.acquired(one("alone", "x")).await;
     let release = acquire("shop", &[&[["lease_id", &id]], &[["usr", "x"]]]);
-    let error = shop.leases.acquire(requiring(release)).await.unwrap_err();
+    let error = shop.leases.acquire(release).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound, "{error:?}");
     assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
 }

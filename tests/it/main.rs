@@ -42,6 +42,7 @@ mod reload;
 mod reload_storm;
 mod replicas;
 mod serve;
+mod services;
 mod shadow_report;
 mod shedding;
 mod slots;
