@@ -100,6 +100,22 @@ fn matching(bencher: Bencher<'_, '_>, count: usize) {
     bencher.bench(|| rules.resolve(black_box(&request), false));
 }
 
+/// The same for a value of 50 KB, which a caller may send: of text, of bytes that are none, and of both in turns.
+#[divan::bench(args = ["ascii", "0xff", "mixed"])]
+fn matching_long(bencher: Bencher<'_, '_>, what: &str) {
+    let value = (0..50_000).map(|at| match what {
+        "ascii" => b'a',
+        "mixed" if at % 2 == 0 => b'a',
+        _ => 0xff,
+    });
+    let rules = plans(10);
+    let entries = [("plan", b"plan-5".to_vec()), ("user", value.collect())];
+    let entries = entries.map(|(key, value)| Entry { key: key.into(), value: value.into() });
+    let descriptor = Descriptor { entries: entries.into(), ..descriptor(&[]) };
+    let request = Request { domain: "edge".into(), descriptors: vec![descriptor], hits_addend: 0 };
+    bencher.bench(|| rules.resolve(black_box(&request), false));
+}
+
 /// The algorithm of each limiter, on a state that is in use where it keeps one.
 #[divan::bench(args = ["token_bucket", "concurrency", "fleet", "utilization"])]
 fn limiter(bencher: Bencher<'_, '_>, name: &str) {

@@ -16,6 +16,7 @@ use tollgate::{
     http::{InvalidToken, Token, TokenSource},
     rules::OnStoreFailure,
     server::{Names, TlsFiles},
+    services::OptionalService,
     shadow::Window,
     store::redis,
     telemetry::LogFormat,
@@ -329,6 +330,17 @@ pub(crate) struct Serve {
     /// Answer with dynamic metadata: the request, and the metadata of its rules.
     #[arg(long, env = "TOLLGATE_RESPONSE_DYNAMIC_METADATA", value_parser = BoolishValueParser::new())]
     pub(crate) response_dynamic_metadata: bool,
+
+    /// Switch a service off: `leases` and `utilization` (the services of tollgate.v1), `reflection`, `json` and
+    /// `metrics` (on the HTTP port). What ShouldRateLimit does stays. Separated by commas, or several times.
+    #[arg(
+        long = "disable-service",
+        value_name = "SERVICES",
+        env = "TOLLGATE_DISABLE_SERVICE",
+        value_delimiter = ',',
+        value_parser = service
+    )]
+    pub(crate) disabled: Vec<OptionalService>,
 
     /// The most gRPC connections that may be open; more are closed at once. Also bounded by half of the
     /// files that the process may open (`ulimit -n`).
@@ -745,6 +757,11 @@ fn window(name: &str) -> Result<Window, String> {
 
 fn policy(name: &str) -> Result<OnStoreFailure, String> {
     OnStoreFailure::named(name).ok_or_else(|| "write allow, deny or local".to_owned())
+}
+
+fn service(name: &str) -> Result<OptionalService, String> {
+    let names = OptionalService::ALL.map(OptionalService::name).join(", ");
+    OptionalService::named(name.trim()).ok_or_else(|| format!("write one of {names}"))
 }
 
 fn log_format(name: &str) -> Result<LogFormat, String> {

@@ -3,8 +3,9 @@
 //! There is always a decision: `failure.rs` says what is answered when the store cannot.
 //!
 //! What requests hold is taken here too, and given back: `lease.rs` acquires, renews and releases,
-//! `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
+//! `held.rs` lists what a lease holds, `taken.rs` gives back what nobody was told of, and `pending.rs` keeps what the store could not be told;
 //! `event.rs` counts all that.
+//! `peeks.rs` notes which keys passed a peek, to see costs that should have been charged.
 //! `shadow.rs` keeps what limits in shadow would have refused, and reports it.
 //! `report.rs` takes in what workers say, and `view.rs` shows what it amounts to, `view/describe.rs` in words.
 
@@ -12,8 +13,10 @@ mod counter;
 mod event;
 mod failure;
 mod fold;
+mod held;
 mod lease;
 mod orders;
+mod peeks;
 mod pending;
 mod replaced;
 mod report;
@@ -51,6 +54,7 @@ use event::LeaseEvents;
 use failure::Degraded;
 use futures_util::FutureExt as _;
 use orders::OrderBook;
+use peeks::Peeks;
 use pending::Pending;
 use shadow::Shadow;
 use std::{
@@ -109,6 +113,7 @@ pub struct Decider {
     orders: OrderBook,
     lease_events: LeaseEvents,
     shadow: Shadow,
+    peeks: Peeks,
     #[cfg(test)]
     has_a_bug: std::sync::atomic::AtomicBool,
     refunds_ignored: AtomicU64,
@@ -136,6 +141,7 @@ impl Decider {
             orders: OrderBook::default(),
             lease_events: LeaseEvents::default(),
             shadow: Shadow::default(),
+            peeks: Peeks::default(),
             #[cfg(test)]
             has_a_bug: false.into(),
             refunds_ignored,
@@ -347,7 +353,7 @@ impl Decider {
         if !matches!(asked.verdict.leased, Leased::Again { .. } | Leased::Conflict) {
             let is_refused = decision.code == Code::OverLimit;
             rules.traffic(&request.domain).count(is_refused, decision.degraded);
-            tally::count(resolution, asked, self.modes.shadow, &self.shadow);
+            tally::count(resolution, asked, self.modes.shadow, &self.shadow, &self.peeks);
         }
         if self.modes.metadata {
             decision.metadata = fold::metadata(resolution, &decision.statuses);
@@ -376,7 +382,7 @@ fn lease(
             headers.push(header.clone());
         }
     }
-    Lease { id, name, key, left_us, headers }
+    Lease { id, name, key, left_us, headers, held: Vec::new() }
 }
 
 fn draw() -> Result<(LeaseId, Attempt), StoreError> {

@@ -26,6 +26,8 @@ pub struct Decision {
     pub metadata: Map<String, Value>,
     /// Whether it was made without the store, by what the rules want done then.
     pub degraded: bool,
+    /// Whether at least one limit takes part in it.
+    pub limit_matched: bool,
 }
 
 /// What a request holds while it is in flight.
@@ -41,6 +43,21 @@ pub struct Lease {
     pub left_us: u64,
     /// The request headers in which the upstream is told.
     pub headers: Vec<String>,
+    /// The slots that it holds, limit by limit; filled in for callers of Acquire only.
+    pub held: Vec<HeldSlots>,
+}
+
+/// Slots of one limit that a lease holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldSlots {
+    /// Which descriptor of the request reaches the limit; `None` where the rules have changed since.
+    pub descriptor: Option<usize>,
+    /// The name of the limit, or else the keys that lead to it; empty where the rules have changed since.
+    pub limit: String,
+    /// The name of its limiter.
+    pub limiter: String,
+    /// How many.
+    pub slots: u64,
 }
 
 /// Under or over.

@@ -118,28 +118,28 @@ impl Path {
     pub fn of_domain(domain: &[u8]) -> Self {
         // Most paths are shorter than that, and are never moved while they grow.
         let mut path = Self { text: String::with_capacity(USUAL) };
-        path.push_escaped(domain, b"");
+        path.push_escaped(domain, &PLAIN);
         path
     }
 
     /// Appends an entry with whatever value.
     pub fn push_key(&mut self, key: &[u8]) {
         self.text.push(':');
-        self.push_escaped(key, b"");
+        self.push_escaped(key, &PLAIN);
     }
 
     /// Appends an entry with exactly this value.
     pub fn push_value(&mut self, key: &[u8], value: &[u8]) {
         self.push_key(key);
         self.text.push('=');
-        self.push_escaped(value, b"");
+        self.push_escaped(value, &PLAIN);
     }
 
     /// Appends an entry with any value that matches a wildcard.
     pub fn push_wildcard(&mut self, key: &[u8], pattern: &[u8]) {
         self.push_key(key);
         self.text.push('=');
-        self.push_escaped(pattern, b"*");
+        self.push_escaped(pattern, &WILDCARD);
     }
 
     /// Whether these bytes stand in a path as they are.
@@ -154,7 +154,7 @@ impl Path {
         if name.bytes().all(|byte| byte.is_ascii_digit()) {
             name.bytes().for_each(|byte| self.push_byte(byte));
         } else {
-            self.push_escaped(name.as_bytes(), b"");
+            self.push_escaped(name.as_bytes(), &PLAIN);
         }
     }
 
@@ -168,20 +168,89 @@ impl Path {
         &self.text
     }
 
-    fn push_escaped(&mut self, bytes: &[u8], keep: &[u8]) {
+    fn push_escaped(&mut self, bytes: &[u8], table: &Table) {
         self.text.reserve(bytes.len());
-        for &byte in bytes {
-            if byte.is_ascii_graphic() && (!is_special(byte) || keep.contains(&byte)) {
-                self.text.push(char::from(byte));
-            } else {
-                self.push_byte(byte);
+        bytes.chunks(BLOCK).for_each(|block| self.push_block(block, table));
+    }
+
+    fn push_block(&mut self, block: &[u8], table: &Table) {
+        let is_plain = |byte: &u8| table.get(usize::from(*byte)).is_some_and(|it| it.length == 1);
+        if block.iter().all(is_plain) {
+            return self.push_ascii(block);
+        }
+        let (mut text, mut length) = ([0; 3 * BLOCK], 0);
+        let mut rest = &mut text[..];
+        for &byte in block {
+            match (table.get(usize::from(byte)), rest) {
+                (Some(Written { bytes: [plain, ..], length: 1 }), [to, more @ ..]) => {
+                    (*to, rest) = (*plain, more);
+                    length += 1;
+                }
+                (Some(Written { bytes, .. }), [first, second, third, more @ ..]) => {
+                    ([*first, *second, *third], rest) = (*bytes, more);
+                    length += 3;
+                }
+                // There is room for three bytes for each.
+                _ => break,
             }
         }
+        self.push_ascii(text.get(..length).unwrap_or_default());
+    }
+
+    fn push_ascii(&mut self, ascii: &[u8]) {
+        if ascii.len() <= SHORT {
+            return ascii.iter().for_each(|&byte| self.text.push(char::from(byte)));
+        }
+        self.text.push_str(str::from_utf8(ascii).unwrap_or_default());
     }
 
     fn push_byte(&mut self, byte: u8) {
         let _ = write!(self.text, "%{byte:02X}");
     }
+}
+
+/// How many bytes are escaped at a time.
+const BLOCK: usize = 64;
+
+/// Up to how many bytes it is faster to append them one by one.
+const SHORT: usize = 24;
+
+/// How each byte is written in a path.
+type Table = [Written; 256];
+
+/// How one byte is written: the first so many of these bytes, all of them ASCII.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    bytes: [u8; 3],
+    length: u8,
+}
+
+/// How the bytes of keys, values and names are written.
+static PLAIN: Table = table(None);
+
+/// How those of wildcards are: a `*` stands as it is.
+static WILDCARD: Table = table(Some(b'*'));
+
+const fn table(kept: Option<u8>) -> Table {
+    let mut table = [Written { bytes: [0; 3], length: 0 }; 256];
+    let mut rest: &mut [Written] = &mut table;
+    let mut byte = 0;
+    while let Some((written, more)) = rest.split_first_mut() {
+        let is_kept = matches!(kept, Some(kept) if kept == byte);
+        *written = if byte.is_ascii_graphic() && (is_kept || !is_special(byte)) {
+            Written { bytes: [byte, 0, 0], length: 1 }
+        } else {
+            Written { bytes: [b'%', digit(byte >> 4), digit(byte & 15)], length: 3 }
+        };
+        rest = more;
+        byte = byte.wrapping_add(1);
+    }
+    table
+}
+
+/// A hexadecimal digit.
+const fn digit(number: u8) -> u8 {
+    if number < 10 { b'0' + number } else { b'A' + number - 10 }
 }
 
 /// Whether a byte means something in the grammar.

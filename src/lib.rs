@@ -34,6 +34,7 @@ pub mod report;
 pub mod request;
 pub mod rules;
 pub mod server;
+pub mod services;
 pub mod shadow;
 pub mod store;
 pub mod telemetry;

@@ -144,6 +144,7 @@ fn run(arguments: &Serve) -> anyhow::Result<()> {
             longest_life: arguments.max_connection_age,
             store_timeout: arguments.store.timeout,
             export: Export::open(arguments.otlp_endpoint.as_deref())?,
+            disabled: arguments.disabled.iter().copied().collect(),
             threads: arguments.threads.map_or_else(cores, usize::from),
         };
         tokio::spawn(reload.run(hangup));

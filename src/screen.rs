@@ -8,6 +8,7 @@ use tollgate::{
     grpc,
     rules::{Descriptor, Domain, Kind, OnStoreFailure, describe},
     server::Listeners,
+    services::{DisabledServices, OptionalService},
 };
 
 /// The most lines of rules; whoever has more asks `/rlconfig`.
@@ -28,12 +29,25 @@ pub(crate) fn of(
     let _ = writeln!(screen, "tollgate {version}\n");
     let tls = if arguments.tls.server_certificate.is_some() { ", over TLS" } else { "" };
     let _ = writeln!(screen, "  gRPC   {grpc:<22} {}{tls}", grpc::SERVICE);
-    let (leases, utilization) = (grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE);
-    let _ = writeln!(screen, "{:32}{leases}, {utilization}", "");
-    let _ = writeln!(
-        screen,
-        "  HTTP   {http:<22} POST /json, GET /healthcheck, GET /ready, GET /metrics{tls}"
-    );
+    let disabled: DisabledServices = arguments.disabled.iter().copied().collect();
+    let served = |services: &[(&'static str, Option<OptionalService>)]| {
+        let served = services.iter().filter(|(_, it)| it.is_none_or(|it| disabled.serves(it)));
+        served.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    };
+    let ours = served(&[
+        (grpc::LEASE_SERVICE, Some(OptionalService::Leases)),
+        (grpc::UTILIZATION_SERVICE, Some(OptionalService::Utilization)),
+    ]);
+    if !ours.is_empty() {
+        let _ = writeln!(screen, "{:32}{ours}", "");
+    }
+    let paths = served(&[
+        ("POST /json", Some(OptionalService::Json)),
+        ("GET /healthcheck", None),
+        ("GET /ready", None),
+        ("GET /metrics", Some(OptionalService::Metrics)),
+    ]);
+    let _ = writeln!(screen, "  HTTP   {http:<22} {paths}{tls}");
     let _ = writeln!(
         screen,
         "  admin  {admin:<22} GET /rlconfig, GET /rules, GET /pools, GET /shadow-report"
@@ -51,7 +65,8 @@ pub(crate) fn of(
     }
     screen.push('\n');
     add_rules(&mut screen, loaded);
-    if let Some(request) = example(&loaded.domains) {
+    let request = example(&loaded.domains).filter(|_| disabled.serves(OptionalService::Json));
+    if let Some(request) = request {
         let (curl, http) = (curl(&arguments.tls), reachable(http));
         let _ = writeln!(screen, "\nTry it:\n\n  {curl}{http}/json -d '{request}'");
     }

@@ -1,7 +1,7 @@
 //! Serves: every door on its listener, until told to stop; then finishes what is in flight.
 //!
 //! `door.rs` is how callers come in, `connection.rs` what they come on; `http1.rs` and `http2.rs` are what is
-//! spoken there, and `tls.rs` how it is kept from others.
+//! spoken there, and `tls.rs` how it is kept from others. `services.rs` is what may be switched off.
 
 mod connection;
 mod cores;
@@ -10,6 +10,7 @@ mod frames;
 mod http1;
 mod http2;
 mod places;
+mod services;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -22,11 +23,13 @@ use crate::{
     budget::Budget,
     clock::Clock,
     decider::{Decider, PoolView},
-    grpc::{self, Calls, DESCRIPTORS, Headers, Leases, Reports, Service},
+    grpc::{Calls, DESCRIPTORS, Headers, Leases, Reports, Service},
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     reload::Reloads,
+    services::{DisabledServices, OptionalService},
     telemetry::{
-        DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch, Sources, Watch,
+        CostWatch, DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch,
+        Sources, Watch,
     },
 };
 use axum::Router;
@@ -90,6 +93,8 @@ pub struct Settings {
     pub store_timeout: Duration,
     /// Where metrics and traces go.
     pub export: Export,
+    /// The services that are switched off.
+    pub disabled: DisabledServices,
     /// On how many threads calls for gRPC are answered.
     pub threads: usize,
 }
@@ -172,6 +177,7 @@ pub async fn serve(
         longest_life,
         store_timeout,
         export,
+        disabled,
         threads,
     } = settings;
     let cores = Cores::start(threads)?;
@@ -206,8 +212,13 @@ pub async fn serve(
         Arc::clone(&decider),
         budget.clone(),
         asks_clients,
+        disabled.serves(OptionalService::Json),
     );
-    let public = public.merge(scrapes.clone().route(asks_clients));
+    let public = public.merge(if disabled.serves(OptionalService::Metrics) {
+        scrapes.clone().route(asks_clients)
+    } else {
+        Scrapes::switched_off()
+    });
     let access = AdminAccess {
         is_loopback,
         asks_certificates: !admin.client_names.is_empty(),
@@ -215,7 +226,7 @@ pub async fn serve(
     };
     let operator = http::admin(Arc::clone(&decider), access, scrapes.route(false));
     let (reporter, health) = tonic_health::server::health_reporter();
-    tell_health(&reporter, ServingStatus::Serving).await;
+    tell_health(&reporter, disabled, ServingStatus::Serving).await;
 
     let (doors, closed) = watch::channel(());
     let (over, told) = watch::channel(());
@@ -249,12 +260,18 @@ pub async fn serve(
     tokio::spawn(until_either(following, closed.clone()));
     let leases = Leases::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
     let reports = Reports::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
-    let routes = Routes::new(decisions.clone().into_server())
-        .add_service(leases.into_server())
-        .add_service(reports.into_server())
-        .add_service(health)
-        .add_service(reflection().build_v1().map_err(|_| ServeError::Descriptors)?)
-        .add_service(reflection().build_v1alpha().map_err(|_| ServeError::Descriptors)?);
+    let routes = Routes::new(decisions.clone().into_server()).add_service(health);
+    let routes = services::add(routes, disabled, OptionalService::Leases, leases.into_server());
+    let routes =
+        services::add(routes, disabled, OptionalService::Utilization, reports.into_server());
+    let v1 = reflection(disabled, "grpc.reflection.v1.ServerReflection")
+        .build_v1()
+        .map_err(|_| ServeError::Descriptors)?;
+    let routes = services::add(routes, disabled, OptionalService::Reflection, v1);
+    let v1alpha = reflection(disabled, "grpc.reflection.v1alpha.ServerReflection")
+        .build_v1alpha()
+        .map_err(|_| ServeError::Descriptors)?;
+    let routes = services::add(routes, disabled, OptionalService::Reflection, v1alpha);
     let calls = Calls::new(decisions, routes.prepare(), budget.clone(), Handle::current());
     let servers = async {
         tokio::join!(
@@ -268,14 +285,14 @@ pub async fn serve(
         leave.await;
         tracing::info!("leaving: unready, but answering until the drain is over");
         readiness.drain();
-        tell_health(&reporter, ServingStatus::NotServing).await;
+        tell_health(&reporter, disabled, ServingStatus::NotServing).await;
         stop.await;
     };
     tokio::select! {
         () = &mut servers => {}
         () = told_to_stop => {
             drop(doors);
-            end_health_watches(reporter).await;
+            end_health_watches(reporter, disabled).await;
             let last_answers = (LAST_ANSWERS + store_timeout).min(LAST_ANSWERS_AT_MOST);
             time::timeout(last_answers, servers).await.unwrap_or_else(|_| {
                 tracing::warn!("some connections were cut off: they did not end {last_answers:?} after the doors had closed");
@@ -295,24 +312,33 @@ pub async fn serve(
 }
 
 /// What tells callers which services and messages there are.
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
+fn reflection(
+    disabled: DisabledServices,
+    own_name: &'static str,
+) -> tonic_reflection::server::Builder<'static> {
+    let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    // Otherwise it lists what is switched off as well.
+    let names = services::names(disabled).chain(["grpc.health.v1.Health", own_name]);
+    names.fold(reflection, tonic_reflection::server::Builder::with_service_name)
 }
 
-/// The services whose health is told, the empty one being the server itself.
-const HEALTHS: [&str; 4] = ["", grpc::SERVICE, grpc::LEASE_SERVICE, grpc::UTILIZATION_SERVICE];
+/// The services whose health is told, the empty one being the server itself. Of one that is switched off it is
+/// unknown.
+fn healths(disabled: DisabledServices) -> impl Iterator<Item = &'static str> {
+    [""].into_iter().chain(services::names(disabled))
+}
 
-async fn tell_health(reporter: &HealthReporter, status: ServingStatus) {
-    for service in HEALTHS {
+async fn tell_health(reporter: &HealthReporter, disabled: DisabledServices, status: ServingStatus) {
+    for service in healths(disabled) {
         reporter.set_service_status(service, status).await;
     }
 }
 
 /// Whoever watches the health of a service would else do so until the last moment, and hold that up.
-async fn end_health_watches(mut reporter: HealthReporter) {
-    for service in HEALTHS {
+async fn end_health_watches(mut reporter: HealthReporter, disabled: DisabledServices) {
+    for service in healths(disabled) {
         reporter.clear_service_status(service).await;
     }
 }
@@ -345,6 +371,7 @@ async fn watch_store(
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let (mut watch, mut refusals) = (Watch::default(), RefusalWatch::default());
+    let mut costs = CostWatch::default();
     let mut ticks = time::interval(WATCH);
     let over = until_closed(over);
     tokio::pin!(over);
@@ -361,6 +388,7 @@ async fn watch_store(
         lines.extend(watch.tell_workers(decider.worker_counts(), now));
         log(&store, lines);
         log_of_doors(refusals.tell(&decider.rules(), now));
+        log_of_doors(costs.tell(&decider.rules()));
         for (watch, door) in &mut doors {
             let counts = *door.counts.borrow();
             log_of_doors(watch.tell(&counts, now));

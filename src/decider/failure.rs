@@ -166,6 +166,7 @@ impl Decider {
             lease: None,
             metadata: Map::new(),
             degraded: true,
+            limit_matched: false,
         }
     }
 }

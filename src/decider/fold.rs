@@ -24,6 +24,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool
         lease: None,
         metadata: Map::new(),
         degraded: asked.policies.is_some(),
+        limit_matched: !resolution.question.checks.is_empty(),
     }
 }
 
@@ -163,6 +164,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What callers know a limit by: its name, or else the keys that lead to it; never a value.
+pub(super) fn public_name(rule: Option<&PlacedRule>) -> &str {
+    match rule {
+        None => "request",
+        Some(PlacedRule { rule, keys, .. }) => rule.name.as_deref().unwrap_or(keys),
+    }
+}
+
 /// The status of a descriptor that nothing limits.
 const fn bare(is_unlimited: bool) -> Status {
     let remaining = if is_unlimited { u32::MAX } else { 0 };
@@ -196,11 +205,7 @@ impl Seen<'_> {
     }
 
     fn standing(&self) -> Standing {
-        let name = match self.rule {
-            None => "request",
-            Some(PlacedRule { rule, keys, .. }) => rule.name.as_deref().unwrap_or(keys),
-        };
-        Standing { name: name.to_owned(), status: self.status() }
+        Standing { name: public_name(self.rule).to_owned(), status: self.status() }
     }
 
     /// Until the limit is whole again. Of slots nobody knows when they come back; they may at any moment.

@@ -3,12 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Asked, Decider, LeaseEvent, Taken, draw, draw_for, lease};
+use super::{Asked, Decider, LeaseEvent, Taken, draw, draw_for, held, lease};
 use crate::{
     clock::Deadline,
-    decision::{Code, Decision},
+    decision::{Code, Decision, HeldSlots, Lease},
     key::Key,
     lease::{Attempt, By, Fingerprint, LeaseId, Leased, Release, Released, Renewed, Term},
+    limiter::State,
     request::Request,
     rules::{Resolution, Rules},
     store::{Listening, Place, StoreError},
@@ -38,6 +39,8 @@ pub struct Acquire {
     pub term: Option<Term>,
     /// How long to wait for slots.
     pub wait: Duration,
+    /// Whether it is an error that no limit matches.
+    pub requires_limit: bool,
 }
 
 /// Why there is no answer to an acquire.
@@ -51,6 +54,11 @@ pub enum NotAcquired {
         "there are no rules for the domain {0:?}: name the `domain` of a rule file, or nothing would be limited"
     )]
     UnknownDomain(String),
+    /// No limit takes part in the decision, though the caller requires one.
+    #[error(
+        "`require_limit` is set, and no limit matches: {0}. Compare the descriptors with `tollgate check`, or leave `require_limit` out to go ahead and hold nothing"
+    )]
+    NoLimit(String),
     /// The id that the caller chose is held for another request.
     #[error(
         "`lease_id` {0} is held for another domain or other descriptors: choose another, or release it first"
@@ -126,6 +134,9 @@ impl Decider {
         loop {
             let rules = self.rules();
             let resolution = self.resolve_known(&rules, &acquire.request)?;
+            if acquire.requires_limit && resolution.question.checks.is_empty() {
+                return Err(NotAcquired::NoLimit(rules.why_unmatched(&acquire.request)));
+            }
             if !is_begun {
                 deadline.bound(self.release_all(&resolution.releases)).await;
                 self.count_bad_reports(resolution.bad_reports);
@@ -196,10 +207,29 @@ impl Decider {
                 // is on its way back, so that is another attempt.
                 asked.taken = Some(Taken::new(self, id, draw()?.1));
             }
+            let held = match asked.verdict.leased {
+                Leased::For { .. } => held::taken(&resolution, &asked.verdict.outcomes),
+                // What it took may differ from what it would take now.
+                Leased::Again { .. } => self.recorded(&resolution, id).await?,
+                Leased::Nothing | Leased::Conflict => Vec::new(),
+            };
             let name = Bytes::copy_from_slice(id.as_str().as_bytes());
-            decision.lease = Some(lease(rules, request, &resolution, id.clone(), name, left_us));
+            let lease = lease(rules, request, &resolution, id.clone(), name, left_us);
+            decision.lease = Some(Lease { held, ..lease });
         }
         Ok(Some((decision, asked.taken)))
+    }
+
+    /// What a lease holds by its record.
+    async fn recorded(
+        &self,
+        resolution: &Resolution<'_>,
+        id: &LeaseId,
+    ) -> Result<Vec<HeldSlots>, StoreError> {
+        let (now, states) =
+            self.store.look(self.clock.now(), std::slice::from_ref(id.key())).await?;
+        let record = states.first().and_then(Option::as_ref).and_then(State::record);
+        Ok(held::recorded(resolution, record, now))
     }
 
     /// Asks the store, and where slots alone refuse, again whenever some may have come free, until the wait

@@ -1,6 +1,6 @@
 //! What each limit did to a request, counted by its rule; and of one in shadow, whom it would have refused.
 
-use super::{Asked, shadow::Shadow};
+use super::{Asked, peeks::Peeks, shadow::Shadow};
 use crate::{
     limiter::Cost,
     rules::{Effect, Resolution},
@@ -12,6 +12,7 @@ pub(super) fn count(
     asked: &Asked,
     shadow_mode: bool,
     shadow: &Shadow,
+    peeks: &Peeks,
 ) {
     let Asked { verdict, policies, .. } = asked;
     let question = &resolution.question;
@@ -42,6 +43,13 @@ pub(super) fn count(
             Effect::Refused
         };
         placed.tally.count(effect);
+        // In shadow mode it is the same mistake, and the time to see it.
+        if policies.is_none()
+            && let Some(key) = question.keys.get(check.slot)
+            && peeks.note(check, outcome, key)
+        {
+            placed.tally.count_not_charged();
+        }
         if let Some((_, tally)) = of_values {
             tally.count(effect);
         }

@@ -59,6 +59,107 @@ fn name(status: &Status) -> Option<&str> {
     status.limit.as_ref()?.name.as_deref()
 }
 
+/// Limits that are peeked and charged, each with a burst of 100.
+const CHARGED: &str = "
+domain: test
+descriptors:
+  - key: plain
+    token_bucket: {rate: 100/day}
+  - key: debt
+    token_bucket: {rate: 100/day}
+    overdraw: true
+  - key: dark
+    token_bucket: {rate: 100/day}
+    shadow_mode: true
+  - key: quota
+    token_bucket: {rate: 100/day}
+    quota_mode: true
+  - key: fast
+    token_bucket: {rate: 10/s, burst: 100}
+  - key: alone
+    concurrency: {max: 1, lease_ttl: 60s}
+";
+
+impl Test {
+    async fn peek(&self, key: &'static str) -> Code {
+        let mut peek = request(1, &[key]);
+        peek.descriptors[0].hits_addend = Some(0);
+        self.decide(&peek).await.code
+    }
+
+    /// How many costs the rule of this key refused that it should have charged.
+    fn not_charged(&self, key: &str) -> Option<u64> {
+        self.decider.rules().at(&format!("test:{key}")).unwrap().not_charged()
+    }
+}
+
+#[tokio::test]
+async fn a_refused_cost_is_counted_where_peeks_pass_for_ever() {
+    for key in ["plain", "dark", "quota"] {
+        let test = Test::new(CHARGED, Modes::default());
+        for round in 1..=3 {
+            assert_eq!(test.peek(key).await, Code::Ok);
+            test.ask(300, &[key]).await;
+            assert_eq!(test.not_charged(key), Some(round), "{key}: more than there ever is");
+        }
+        test.ask(40, &[key]).await;
+        test.ask(61, &[key]).await;
+        assert_eq!(test.not_charged(key), Some(4), "{key}: more than is left");
+        assert_eq!(test.peek(key).await, Code::Ok);
+    }
+    // In shadow mode of the whole process nobody is refused, and nothing is charged either.
+    let test = Test::new(CHARGED, Modes { shadow: true, ..Modes::default() });
+    test.peek("plain").await;
+    assert_eq!(test.ask(101, &["plain"]).await.code, Code::Ok);
+    assert_eq!(test.not_charged("plain"), Some(1));
+}
+
+#[tokio::test]
+async fn an_ordinary_refused_cost_is_no_mistake() {
+    let test = Test::new(CHARGED, Modes::default());
+    // Nobody has peeked.
+    test.ask(90, &["plain"]).await;
+    assert_eq!(test.ask(11, &["plain"]).await.code, Code::OverLimit);
+    // Somebody has peeked at another key, or at one that was full.
+    assert_eq!(test.peek("fast").await, Code::Ok);
+    assert_eq!(test.ask(11, &["plain"]).await.code, Code::OverLimit);
+    test.ask(10, &["plain"]).await;
+    assert_eq!(test.peek("plain").await, Code::OverLimit);
+    assert_eq!(test.ask(11, &["plain"]).await.code, Code::OverLimit);
+    // A limit that is used up refuses peeks as well, so it limits.
+    test.ask(100, &["fast"]).await;
+    for cost in [1, 2, 50, 100] {
+        assert_eq!(test.ask(cost, &["fast"]).await.code, Code::OverLimit);
+    }
+    assert_eq!(test.peek("fast").await, Code::OverLimit);
+    test.clock.advance(99_999);
+    assert_eq!(test.ask(5, &["fast"]).await.code, Code::OverLimit);
+    // One more request than there is room for is what limits are for.
+    test.clock.advance(1);
+    assert_eq!(test.ask(1, &["fast"]).await.code, Code::Ok);
+    assert_eq!(test.ask(1, &["fast"]).await.code, Code::OverLimit);
+    assert_eq!([test.not_charged("plain"), test.not_charged("fast")], [Some(0), Some(0)]);
+
+    // What overdraws is charged, and slots come back.
+    test.peek("debt").await;
+    test.ask(150, &["debt"]).await;
+    assert_eq!(test.peek("debt").await, Code::OverLimit);
+    test.peek("alone").await;
+    test.ask(1, &["alone"]).await;
+    test.ask(1, &["alone"]).await;
+    assert_eq!([test.not_charged("debt"), test.not_charged("alone")], [None, None]);
+}
+
+#[tokio::test]
+async fn what_another_limit_refuses_is_that_limits_mistake() {
+    let test = Test::new(CHARGED, Modes::default());
+    test.peek("plain").await;
+    test.peek("fast").await;
+    test.ask(60, &["plain"]).await;
+    assert_eq!(test.ask(60, &["fast", "plain"]).await.code, Code::OverLimit);
+    assert_eq!([test.not_charged("plain"), test.not_charged("fast")], [Some(1), Some(0)]);
+}
+
 #[tokio::test]
 async fn a_refused_request_passes_when_it_was_told_to_retry() {
     let test = fresh(Modes::default());

@@ -7,7 +7,7 @@ use super::{
     proto::{
         envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
         tollgate::v1::{
-            AcquireRequest, AcquireResponse, HoldRequest, HoldResponse, LeaseState, Refusal,
+            AcquireRequest, AcquireResponse, Held, HoldRequest, HoldResponse, LeaseState, Refusal,
             ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
             acquire_response::Outcome, lease_service_server,
         },
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     decider::{Acquire, Decider, Renewal},
-    decision::Decision,
+    decision::{Decision, HeldSlots},
     lease::{LeaseId, Released, Term},
     request::Request as Question,
     telemetry::{Method, Observer},
@@ -143,6 +143,7 @@ fn read_acquire(message: AcquireRequest) -> Result<Acquire, InvalidRequest> {
         id,
         term: read_ttl(message.ttl)?,
         wait: read_duration("wait", message.wait)?.unwrap_or_default(),
+        requires_limit: message.require_limit,
     })
 }
 
@@ -189,8 +190,10 @@ fn write_acquired(decision: Decision) -> AcquireResponse {
     AcquireResponse {
         outcome: outcome.into(),
         degraded: decision.degraded,
+        limit_matched: decision.limit_matched,
         lease_id: lease.map(|lease| lease.id.as_str().to_owned()).unwrap_or_default(),
         expires_in: lease.map(|lease| write_duration(lease.left_us)),
+        held: decision.lease.into_iter().flat_map(|lease| lease.held).map(write_held).collect(),
         statuses: decision.statuses.into_iter().map(write_status).collect(),
         refusal: decision.refused.map(|refused| Refusal {
             http_status: if refused.sheds_load { 503 } else { 429 },
@@ -201,6 +204,12 @@ fn write_acquired(decision: Decision) -> AcquireResponse {
                 .map(|it| write_duration(it.saturating_mul(1_000_000))),
         }),
     }
+}
+
+fn write_held(held: HeldSlots) -> Held {
+    let HeldSlots { descriptor, limit, limiter, slots } = held;
+    let descriptor = descriptor.and_then(|place| u32::try_from(place).ok());
+    Held { descriptor, limit, limiter, slots }
 }
 
 fn write_renewed(renewal: Renewal) -> RenewResponse {

@@ -1,9 +1,10 @@
 //! The gRPC door: Envoy's `RateLimitService`, and `LeaseService` in `lease.rs`. Proto to domain in
 //! `request.rs`, domain to proto in `response.rs` and `headers.rs`, and errors to status codes here; nothing is
-//! decided in this folder. `deadline.rs` reads how long a caller waits, and `told.rs` knows when an answer has gone out.
+//! decided in this folder. `deadline.rs` reads how long a caller waits, `disabled.rs` answers for what is switched off, and `told.rs` knows when an answer has gone out.
 
 mod calls;
 pub mod deadline;
+mod disabled;
 mod headers;
 mod lease;
 mod message;
@@ -14,6 +15,7 @@ mod told;
 mod utilization;
 
 pub use calls::{Answered, Calls};
+pub use disabled::Disabled;
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
 pub use request::InvalidRequest;
@@ -209,7 +211,9 @@ impl From<Undecided> for Status {
         let code = match &error {
             Undecided::InvalidRequest(_) => Code::InvalidArgument,
             Undecided::NotAcquired(NotAcquired::Conflict(_)) => Code::AlreadyExists,
-            Undecided::NotAcquired(NotAcquired::UnknownDomain(_)) => Code::NotFound,
+            Undecided::NotAcquired(NotAcquired::UnknownDomain(_) | NotAcquired::NoLimit(_)) => {
+                Code::NotFound
+            }
             Undecided::NotReported(
                 NotReported::UnknownDomain(_) | NotReported::UnknownPool { .. },
             ) => Code::NotFound,

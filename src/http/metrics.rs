@@ -1,7 +1,7 @@
 //! `GET /metrics`: what is counted, in Prometheus's text format.
 
-use super::caller;
-use crate::telemetry::Metrics;
+use super::{caller, off};
+use crate::{services::OptionalService, telemetry::Metrics};
 use axum::{
     Router,
     extract::State,
@@ -49,6 +49,11 @@ impl Scrapes {
             show = show.layer(middleware::from_fn(caller::known_only));
         }
         Router::new().route("/metrics", show)
+    }
+
+    /// What stands in the place of the route where it is switched off.
+    pub fn switched_off() -> Router {
+        Router::new().route("/metrics", get(|| off("GET /metrics", OptionalService::Metrics)))
     }
 
     /// All metrics, or why not; `None` where too many others ask.

@@ -21,6 +21,7 @@ use crate::{
     grpc::Service,
     reload::Reloads,
     rules::{self, NotMeant},
+    services::OptionalService,
     store::Condition,
     unit::count,
 };
@@ -78,8 +79,13 @@ pub fn public(
     decider: Arc<Decider>,
     budget: Budget,
     asks_certificates: bool,
+    serves_json: bool,
 ) -> Router {
-    let mut decide = post(json::should_rate_limit).with_state((service, json, budget));
+    let mut decide = if serves_json {
+        post(json::should_rate_limit).with_state((service, json, budget))
+    } else {
+        post(|| off("POST /json", OptionalService::Json))
+    };
     if asks_certificates {
         decide = decide.layer(middleware::from_fn(caller::known_only));
     }
@@ -87,6 +93,11 @@ pub fn public(
         .route("/json", decide)
         .route("/healthcheck", get(|| async { "OK" }))
         .route("/ready", get(ready).with_state((readiness, decider)))
+}
+
+/// What is answered in the place of something that is switched off.
+async fn off(what: &'static str, which: OptionalService) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("{}\n", which.switched_off(what)))
 }
 
 /// Who may ask at the door for the operator. All that is said here is demanded.

@@ -17,6 +17,11 @@ impl Attempt {
         Self(number >> 11)
     }
 
+    /// The attempt of a number as [`Attempt::number`] told it.
+    pub const fn read(number: u64) -> Self {
+        Self(number)
+    }
+
     /// Its number, below 2^53.
     pub const fn number(self) -> u64 {
         self.0

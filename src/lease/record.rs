@@ -63,6 +63,14 @@ pub enum Kind {
     Released,
 }
 
+impl Kind {
+    /// The kind of this number, in the order in which they are listed; `None` where there is none.
+    pub fn of_number(number: u8) -> Option<Self> {
+        let kinds = [Self::Held, Self::Nothing, Self::Early, Self::Released];
+        kinds.get(usize::from(number)).copied()
+    }
+}
+
 /// Slots of one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {

@@ -8,6 +8,7 @@ pub mod pattern;
 mod resolve;
 mod tally;
 mod tree;
+mod unmatched;
 
 pub use address::{Counter, NotMeant, Scope};
 pub use by_value::{ByValue, MOST_VALUES, MOST_VALUES_OF_ALL, OTHERS};

@@ -17,7 +17,7 @@ use crate::{
     worker::{Load, Report, Settings},
 };
 use bytes::Bytes;
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, cell::LazyCell, ops::Range, sync::Arc};
 
 /// The entry that names the lease under which a request takes what it takes. It is not matched.
 pub const ACQUIRE_KEY: &str = "acquire_lease_id";
@@ -163,7 +163,8 @@ impl Rules {
             let check = |slot| Check { quota_mode, ..Check::of(slot, limit, cost) };
             resolution.add(&path, limit, None, check);
         }
-        let path = || self.path(found.node, &request.domain, &found.entries);
+        // Made once for all limits: it may be long.
+        let path = LazyCell::new(|| self.path(found.node, &request.domain, &found.entries));
         let mut unlimited = None;
         for placed in found.rules() {
             let rule = &placed.rule;
@@ -177,7 +178,7 @@ impl Rules {
                     let Some(limit) = classified(limit, rule, found, request) else { continue };
                     let path = match &rule.pool {
                         Some(pool) => pool_path(&request.domain, pool),
-                        None => rule.path(&path()),
+                        None => rule.path(&path),
                     };
                     let limit = placed.limit_of(&path, limit);
                     let told_by = match &rule.pool {

@@ -37,6 +37,7 @@ impl Effect {
 pub struct Tally {
     effects: [AtomicU64; Effect::ALL.len()],
     shadowed: Shadowed,
+    not_charged: AtomicU64,
 }
 
 /// What a rule did while it was in shadow, since somebody last asked.
@@ -58,6 +59,17 @@ impl Tally {
     /// How many requests it did this to.
     pub fn of(&self, effect: Effect) -> u64 {
         self.effects.get(effect as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Counts a cost that was refused and not charged, although a peek of the same key had passed before and the
+    /// next one passes as well: the limit wants `overdraw`.
+    pub fn count_not_charged(&self) {
+        self.not_charged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many such costs there were.
+    pub fn not_charged(&self) -> u64 {
+        self.not_charged.load(Ordering::Relaxed)
     }
 
     /// Counts, for the report of a dark launch, a request that met the rule in shadow.

@@ -124,6 +124,14 @@ impl PlacedRule {
         Some(by_value.tally(&values.text(entries)))
     }
 
+    /// How many costs it refused that it should have charged, see [`Tally::not_charged`]; `None` where it takes
+    /// them with `overdraw`, or is no limit on a rate.
+    pub fn not_charged(&self) -> Option<u64> {
+        let Kind::Limit(limit) = self.rule.kind else { return None };
+        let is_without_overdraw = limit.is_about_rates() && !limit.overdraw();
+        is_without_overdraw.then(|| self.tally.not_charged())
+    }
+
     /// How many limits are set at run time for its counters.
     pub fn limits_set(&self) -> usize {
         self.set.len()
@@ -262,6 +270,34 @@ impl Rules {
         self.steps(domain, entries).last().flatten()
     }
 
+    /// The keys of the descriptors below one, or at the top of a domain.
+    pub(super) fn keys_below<'r>(
+        &'r self,
+        domain: &[u8],
+        above: Option<&'r Node>,
+    ) -> Vec<&'r [u8]> {
+        self.branches_below(domain, above)
+            .into_iter()
+            .flat_map(|it| it.keys().map(|key| &**key))
+            .collect()
+    }
+
+    /// Whether any descriptor there has this key.
+    pub(super) fn has_key_below(&self, domain: &[u8], above: Option<&Node>, key: &[u8]) -> bool {
+        self.branches_below(domain, above).is_some_and(|branches| branches.contains_key(key))
+    }
+
+    fn branches_below<'r>(
+        &'r self,
+        domain: &[u8],
+        above: Option<&'r Node>,
+    ) -> Option<&'r Branches> {
+        match above {
+            Some(node) => Some(&node.children),
+            None => self.roots.get(domain).map(|root| &root.branches),
+        }
+    }
+
     /// The path of the state that these entries have in common with those that share it.
     pub(super) fn path(&self, node: Option<&Node>, domain: &[u8], entries: &[Entry]) -> Path {
         let mut path = Path::of_domain(domain);
@@ -281,7 +317,7 @@ impl Rules {
     }
 
     /// The descriptor at each step, one for each entry, `None` from where no rule goes on.
-    fn steps<'r, 'q>(
+    pub(super) fn steps<'r, 'q>(
         &'r self,
         domain: &[u8],
         entries: &'q [Entry],

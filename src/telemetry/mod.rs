@@ -11,7 +11,7 @@ pub use metric::{Method, Metrics, MetricsError, Sources};
 pub use observer::{Observer, Underway};
 pub use otlp::{Export, ExportError};
 pub use trace::TRACE_HEADERS;
-pub use watch::{DoorCounts, DoorView, DoorWatch, PoolWatch, RefusalWatch, Watch};
+pub use watch::{CostWatch, DoorCounts, DoorView, DoorWatch, PoolWatch, RefusalWatch, Watch};
 
 use metric::{Durations, Timed};
 use std::{

@@ -1,14 +1,17 @@
 //! What is worth a line in the log about a store: that it is lost, that it is back, how many requests it
 //! did not decide, what had better be changed. And about what is kept there: leases, and in `pools.rs` pools;
-//! in `doors.rs`, who was not let in; in `refusals.rs`, how many were refused.
+//! in `doors.rs`, who was not let in; in `refusals.rs`, how many were refused; in `costs.rs`, what should have been
+//! charged.
 //! However fast that comes and goes, lines are few: they are limited as requests are.
 
+mod costs;
 mod doors;
 mod pools;
 mod refusals;
 #[cfg(test)]
 mod tests;
 
+pub use costs::CostWatch;
 pub use doors::{DoorCounts, DoorView, DoorWatch};
 pub use pools::PoolWatch;
 pub use refusals::RefusalWatch;

@@ -65,6 +65,7 @@ every_client! {
         holds_a_lease_as_long_as_it_works,
         tells_why_it_is_refused_and_when_to_try_again,
         stops_when_it_loses_its_lease,
+        does_not_run_where_no_limit_matches,
     ];
     python_acquire: ["python/build/bin/python", "python/acquire.py"];
     python_hold: ["python/build/bin/python", "python/hold.py"];
@@ -206,6 +207,18 @@ async fn stops_when_it_loses_its_lease(command: &[&str]) {
     assert_ne!(code, Some(0), "{printed}");
     assert!(printed.contains("the lease is lost"), "{printed}");
     assert!(leases.is_acquired(what()).await);
+}
+
+async fn does_not_run_where_no_limit_matches(command: &[&str]) {
+    let files = TempDir::new();
+    let misspelt = RULES.replace("key: user", "key: usr");
+    let server = Server::start(&files.file("edge.yaml", &misspelt)).await;
+    let (code, printed) = Client::start(command, server.grpc).ended().await;
+    assert_ne!(code, Some(0), "{printed}");
+    assert!(!printed.contains("acquired lease-"), "{printed}");
+    assert!(
+        printed.contains("no limit matches: descriptors[0]: no rule is for the key of entries[1]")
+    );
 }
 
 /// A server of these rules, and somebody who sees how it stands with the pool.

@@ -389,6 +389,7 @@ async fn an_acquire_that_may_wait_is_answered_before_its_deadline_too() {
     };
     let acquired = shop.leases.acquire_within(job, Duration::from_secs(5)).await.unwrap();
     assert!(acquired.degraded && acquired.outcome() == Outcome::Acquired, "{acquired:?}");
+    assert!(acquired.limit_matched && acquired.held.is_empty(), "it holds nothing: {acquired:?}");
 }
 
 /// The lease is given back, so when he asks again under his id, he is charged again.
@@ -442,8 +443,10 @@ async fn an_acquire_that_meets_no_limit_is_marked_where_the_store_was_not_asked(
     let redis = Redis::start().await;
     let shop = Shop::open(redis.url(), "100ms", &[]).await;
     redis.signal("STOP").await;
-    let acquired = shop.leases.acquire(acquire("shop", &[&[["nothing", "ada"]]])).await.unwrap();
-    assert!(acquired.degraded, "{acquired:?}");
+    let nothing = acquire("shop", &[&[["nothing", "ada"]]]);
+    let nothing = AcquireRequest { require_limit: false, ..nothing };
+    let acquired = shop.leases.acquire(nothing).await.unwrap();
+    assert!(acquired.degraded && !acquired.limit_matched, "{acquired:?}");
 }
 
 /// `docs/rules.md`: with `critical: true` it is never refused by this limit.

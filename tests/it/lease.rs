@@ -4,7 +4,7 @@ use crate::support::{Leases, Server, Store, TempDir, acquire, on_every_store, sp
 use std::time::Duration;
 use tokio::{task::JoinSet, time};
 use tollgate::grpc::proto::tollgate::v1::{
-    AcquireRequest, LeaseState, RenewRequest, acquire_response::Outcome, hold_response::Event,
+    AcquireRequest, Held, LeaseState, RenewRequest, acquire_response::Outcome, hold_response::Event,
 };
 use tonic::Code;
 
@@ -37,6 +37,17 @@ descriptors:
   - key: dark
     concurrency: {max: 1, lease_ttl: 60s}
     shadow_mode: true
+  - key: off
+    concurrency: {max: 1, lease_ttl: 60s}
+    enabled: false
+  - key: free
+    rate_limit: {unlimited: true}
+  - key: job
+    value: nightly
+    descriptors:
+      - key: cluster
+        concurrency: {max: 1, lease_ttl: 60s}
+        name: one nightly job
 ";
 
 on_every_store! {
@@ -64,12 +75,18 @@ on_every_store! {
     a_stream_that_is_closed_has_released_when_it_ends,
     a_stream_that_is_refused_ends,
     a_shadowed_limit_holds_nothing_and_can_be_released,
+    the_answer_lists_what_is_held,
+    a_repeated_acquire_lists_the_same,
+    a_repeated_acquire_lists_what_was_taken_under_other_rules,
+    a_misspelt_descriptor_matches_no_limit,
+    a_required_limit_that_does_not_match_is_an_error,
+    an_error_for_want_of_a_limit_releases_nothing,
 }
 
 struct Shop {
     leases: Leases,
     server: Server,
-    _files: TempDir,
+    files: TempDir,
 }
 
 impl Shop {
@@ -77,7 +94,7 @@ impl Shop {
         let files = TempDir::new();
         let rules = files.file("shop.yaml", RULES);
         let server = Server::start_on(store, &rules).await;
-        Self { leases: Leases::connect(server.grpc).await, server, _files: files }
+        Self { leases: Leases::connect(server.grpc).await, server, files }
     }
 
     /// How many more could be acquired of this.
@@ -92,6 +109,16 @@ impl Shop {
             (self.free(key, "x").await == count).then_some(())
         })
         .await;
+    }
+}
+
+/// Slots that a lease holds of the limit that a descriptor reaches.
+fn held(descriptor: u32, limit: &str, limiter: &str, slots: u64) -> Held {
+    Held {
+        descriptor: Some(descriptor),
+        limit: limit.to_owned(),
+        limiter: limiter.to_owned(),
+        slots,
     }
 }
 
@@ -462,6 +489,138 @@ async fn a_shadowed_limit_holds_nothing_and_can_be_released(store: &Store) {
         assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
     }
     assert_eq!(shop.free("dark", "x").await, 1);
+}
+
+async fn the_answer_lists_what_is_held(store: &Store) {
+    let shop = Shop::open(store).await;
+    let acquired = async |request| {
+        let answer = shop.leases.acquire(request).await.unwrap();
+        assert_eq!((answer.outcome(), answer.limit_matched), (Outcome::Acquired, true));
+        answer.held
+    };
+    let mut many = acquire(
+        "shop",
+        &[&[["rate", "x"]], &[["user", "x"]], &[["batch", "x"]], &[["priority", "critical"]]],
+    );
+    many.descriptors[2].hits_addend = Some(7);
+    assert_eq!(
+        acquired(many).await,
+        [
+            held(1, "in flight", "concurrency", 1),
+            held(2, "batch", "concurrency", 7),
+            held(3, "priority", "fleet", 1),
+        ]
+    );
+    let twice = acquire("shop", &[&[["user", "y"]], &[["user", "y"]]]);
+    let both = [held(0, "in flight", "concurrency", 1), held(1, "in flight", "concurrency", 1)];
+    assert_eq!(acquired(twice).await, both);
+    let below = acquire("shop", &[&[["job", "nightly"], ["cluster", "c1"]]]);
+    assert_eq!(acquired(below).await, [held(0, "one nightly job", "concurrency", 1)]);
+
+    assert_eq!(acquired(one("rate", "y")).await, [], "a rate holds nothing");
+    let mut peek = one("user", "x");
+    peek.descriptors[0].hits_addend = Some(0);
+    assert_eq!(acquired(peek).await, [], "nor does a peek");
+    assert_eq!(acquired(one("dark", "x")).await, [held(0, "dark", "concurrency", 1)]);
+    assert_eq!(acquired(one("dark", "x")).await, [], "there was no room in the dark");
+
+    for _ in 0..2 {
+        shop.leases.acquire(one("user", "x")).await.unwrap();
+    }
+    let refused = shop.leases.acquire(one("user", "x")).await.unwrap();
+    assert_eq!(refused.outcome(), Outcome::Refused);
+    assert!(refused.limit_matched && refused.held.is_empty(), "{refused:?}");
+}
+
+async fn a_repeated_acquire_lists_the_same(store: &Store) {
+    let shop = Shop::open(store).await;
+    // The slot in the dark is taken, so the lease holds none of it, now or later.
+    let dark = shop.leases.acquired(one("dark", "x")).await;
+    let mut mine = acquire("shop", &[&[["dark", "x"]], &[["batch", "x"]], &[["user", "x"]]]);
+    mine.descriptors[1].hits_addend = Some(3);
+    let mine = AcquireRequest { lease_id: "nightly".to_owned(), ..mine };
+    let what = [held(1, "batch", "concurrency", 3), held(2, "in flight", "concurrency", 1)];
+    assert_eq!(shop.leases.acquire(mine.clone()).await.unwrap().held, what);
+    shop.leases.released(&dark).await;
+    for _ in 0..3 {
+        let again = shop.leases.acquire(mine.clone()).await.unwrap();
+        assert_eq!((again.lease_id.as_str(), again.limit_matched), ("nightly", true));
+        assert_eq!(again.held, what);
+    }
+    assert_eq!(shop.free("user", "x").await, 2);
+}
+
+async fn a_repeated_acquire_lists_what_was_taken_under_other_rules(store: &Store) {
+    let shop = Shop::open(store).await;
+    let mine = acquire("shop", &[&[["alone", "x"]], &[["user", "x"]]]);
+    let mine = AcquireRequest { lease_id: "nightly".to_owned(), ..mine };
+    shop.leases.acquired(mine.clone()).await;
+    // One of the limits goes while its slot is held.
+    shop.files.file("shop.yaml", &RULES.replace("- key: alone", "- key: not alone"));
+    let of_nothing = Held { descriptor: None, ..held(0, "", "concurrency", 1) };
+    let what = [of_nothing, held(1, "in flight", "concurrency", 1)];
+    until("the rules are in force", async || {
+        let again = shop.leases.acquire(mine.clone()).await.unwrap();
+        (again.held == what).then_some(())
+    })
+    .await;
+}
+
+async fn a_misspelt_descriptor_matches_no_limit(store: &Store) {
+    let shop = Shop::open(store).await;
+    for request in [one("usr", "x"), one("job", "nightly"), one("off", "x"), one("free", "x")] {
+        let request = AcquireRequest { require_limit: false, ..request };
+        let answer = shop.leases.acquire(request).await.unwrap();
+        assert_eq!(answer.outcome(), Outcome::Acquired);
+        assert!(!answer.limit_matched && answer.held.is_empty(), "{answer:?}");
+        assert!(answer.lease_id.starts_with("lease-"), "old clients go on: {answer:?}");
+    }
+}
+
+async fn a_required_limit_that_does_not_match_is_an_error(store: &Store) {
+    let shop = Shop::open(store).await;
+    let refused = async |request: AcquireRequest| {
+        let error = shop.leases.acquire(request).await.unwrap_err();
+        assert_eq!(error.code(), Code::NotFound, "{error:?}");
+        error.message().to_owned()
+    };
+    let text = refused(one("usr", "ada")).await;
+    let expected = "`require_limit` is set, and no limit matches: descriptors[0]: no rule is for the key of entries[0], where the rules have `alone`, `batch`, ";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.ends_with("leave `require_limit` out to go ahead and hold nothing"), "{text}");
+    let misspelt = acquire("shop", &[&[["job", "nightly"], ["clutser", "c1"]]]);
+    let text = refused(misspelt.clone()).await;
+    assert!(text.contains("no rule is for the key of entries[1], where the rules have `cluster`."));
+    for request in [one("job", "hourly"), one("job", "nightly"), one("off", "x"), one("free", "x")]
+    {
+        let text = refused(request).await;
+        assert!(!text.contains("hourly") && !text.contains("nightly"), "no values: {text}");
+    }
+    // A stream is refused alike.
+    let mut hold = shop.leases.hold(misspelt).await;
+    assert_eq!(hold.next().await.unwrap_err().code(), Code::NotFound);
+
+    // One that matches is enough, and whatever it is, it is asked.
+    for request in [
+        one("user", "x"),
+        one("rate", "x"),
+        one("dark", "x"),
+        acquire("shop", &[&[["usr", "x"]], &[["user", "x"]]]),
+    ] {
+        let answer = shop.leases.acquire(request).await.unwrap();
+        assert!(answer.outcome() == Outcome::Acquired && answer.limit_matched, "{answer:?}");
+    }
+    let mut hold = shop.leases.hold(one("alone", "x")).await;
+    assert_eq!(hold.acquired().await.held, [held(0, "alone", "concurrency", 1)]);
+}
+
+async fn an_error_for_want_of_a_limit_releases_nothing(store: &Store) {
+    let shop = Shop::open(store).await;
+    let id = shop.leases.acquired(one("alone", "x")).await;
+    let release = acquire("shop", &[&[["lease_id", &id]], &[["usr", "x"]]]);
+    let error = shop.leases.acquire(release).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound, "{error:?}");
+    assert_eq!(shop.leases.released(&id).await, LeaseState::Live);
 }
 
 /// The slots of streams are there for others as soon as the server has gone, if it was told to go.

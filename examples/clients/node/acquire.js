@@ -20,7 +20,8 @@ async function main(address) {
     const call = (method, request) =>
         promisify(service[method]).call(service, request, { deadline: Date.now() + timeout });
 
-    const lease = await call("acquire", what);
+    // Without a limit it would hold nothing: where the rules have none for it, that is an error.
+    const lease = await call("acquire", { ...what, requireLimit: true });
     if (lease.refusal) {
         tell(lease.refusal);
         return 1;

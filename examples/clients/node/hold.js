@@ -9,6 +9,8 @@ import { connect, inTime, tell } from "./service.js";
 const what = {
     domain: "edge",
     descriptors: [{ entries: [{ key: "path", value: "/reports" }, { key: "user", value: "ada" }] }],
+    // Without a limit it would hold nothing: where the rules have none for it, that is an error.
+    requireLimit: true,
 };
 
 async function main(address) {

@@ -22,7 +22,9 @@ TIMEOUT_S = 5
 def main(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
         service = LeaseServiceStub(channel)
-        lease = service.Acquire(leases.AcquireRequest(**WHAT), timeout=TIMEOUT_S)
+        # Without a limit it would hold nothing: where the rules have none for it, that is an error.
+        request = leases.AcquireRequest(**WHAT, require_limit=True)
+        lease = service.Acquire(request, timeout=TIMEOUT_S)
         if lease.outcome != leases.AcquireResponse.OUTCOME_ACQUIRED:
             print("refused:", lease.refusal.message.strip())
             if lease.refusal.HasField("retry_after"):

@@ -16,7 +16,10 @@ from stream import OPTIONS, TIMEOUT_S, in_time
 
 # What is asked for: a path into the rules of a domain, here to the reports of a user in config/edge.yaml.
 PATH = [{"key": "path", "value": "/reports"}, {"key": "user", "value": "ada"}]
-WHAT = leases.AcquireRequest(domain="edge", descriptors=[RateLimitDescriptor(entries=PATH)])
+# Without a limit it would hold nothing: where the rules have none for it, that is an error.
+WHAT = leases.AcquireRequest(
+    domain="edge", descriptors=[RateLimitDescriptor(entries=PATH)], require_limit=True
+)
 
 
 def main(address: str) -> int:

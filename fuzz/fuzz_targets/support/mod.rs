@@ -58,5 +58,13 @@ pub fn new_public() -> Router {
     let reload = Reload::new(Vec::new(), Options::default(), digest, Arc::clone(&decider));
     let readiness = Readiness::new(reload.reloads());
     let service = new_service(Arc::clone(&decider));
-    tollgate::http::public(service, JSON.clone(), readiness, decider, Budget::default(), false)
+    tollgate::http::public(
+        service,
+        JSON.clone(),
+        readiness,
+        decider,
+        Budget::default(),
+        false,
+        true,
+    )
 }

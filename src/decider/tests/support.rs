@@ -91,5 +91,5 @@ pub(in crate::decider) fn request(hits: u32, keys: &[&'static str]) -> Request {
 
 /// To acquire what these keys meet, and to wait for it.
 fn acquire(keys: &[&'static str], wait: Duration) -> Acquire {
-    Acquire { request: request(0, keys), id: None, term: None, wait }
+    Acquire { request: request(0, keys), id: None, term: None, wait, requires_limit: false }
 }

@@ -41,6 +41,7 @@ fn decision(statuses: Vec<Status>) -> Decision {
         lease: None,
         metadata: Map::new(),
         degraded: false,
+        limit_matched: true,
     }
 }
 

@@ -30,7 +30,8 @@ async fn take(decider: &Arc<Decider>) -> Option<Taken> {
     let entries = vec![Entry { key: "alone".into(), value: "x".into() }];
     let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
     let request = Request { domain: "test".into(), descriptors, hits_addend: 0 };
-    let acquire = Acquire { request, id: None, term: None, wait: Duration::ZERO };
+    let acquire =
+        Acquire { request, id: None, term: None, wait: Duration::ZERO, requires_limit: false };
     decider.acquire(&acquire, Deadline::default()).await.unwrap().1
 }
 

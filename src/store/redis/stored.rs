@@ -3,7 +3,7 @@
 use crate::{
     clock::Timestamp,
     key::Key,
-    lease::{Bucket, InFlight, Slots},
+    lease::{Attempt, Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
     limiter::{State, token_bucket},
     worker::{self, Counts, Worker, Workers},
 };
@@ -28,9 +28,12 @@ pub(super) fn read_time(reply: &Value) -> Option<Timestamp> {
     Some(Timestamp::from_micros(seconds * 1_000_000 + micros))
 }
 
-/// Reads the state of a limit, or what a worker said, under a key of this name. `None` where it is none. What
-/// leases hold is not read here.
+/// Reads the state of a limit, what a worker said, or the record of a lease, under a key of this name. `None` where
+/// it is none.
 pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
+    if key.lease().is_some() {
+        return Some(State::Lease(Box::new(read_record(stored)?)));
+    }
     let mut numbers = Numbers::of(stored)?;
     let state = match key.limiter()? {
         "token_bucket" => State::TokenBucket(token_bucket::State {
@@ -77,6 +80,65 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
         _ => return None,
     };
     numbers.are_over().then_some(state)
+}
+
+/// Reads the record of a lease, as `lua/lease/record.lua` describes it.
+fn read_record(mut stored: &[u8]) -> Option<Record> {
+    let mut entries = Vec::new();
+    while !stored.is_empty() {
+        entries.push(read_entry(&mut stored)?);
+    }
+    (!entries.is_empty()).then_some(Record { entries })
+}
+
+fn read_entry(bytes: &mut &[u8]) -> Option<Entry> {
+    let [kind, repeated] = take(bytes)?;
+    let deadline = take_instant(bytes)?;
+    let (term_us, attempt) = (take_count(bytes)?, take_count(bytes)?);
+    let fingerprint = match take(bytes)? {
+        [0] => None,
+        [16] => Some(Fingerprint(take(bytes)?)),
+        _ => return None,
+    };
+    let count = u16::from_le_bytes(take(bytes)?);
+    let holds = (0..count).map(|_| read_hold(bytes)).collect::<Option<Vec<Hold>>>()?;
+    Some(Entry {
+        kind: Kind::of_number(kind)?,
+        deadline,
+        attempt: Attempt::read(attempt),
+        is_repeated: match repeated {
+            0 => false,
+            1 => true,
+            _ => return None,
+        },
+        term: (term_us > 0).then(|| Term::of_micros(term_us))?,
+        fingerprint,
+        holds,
+    })
+}
+
+fn read_hold(bytes: &mut &[u8]) -> Option<Hold> {
+    let since = take_instant(bytes)?;
+    let slots = Slots { critical: take_count(bytes)?, others: take_count(bytes)? };
+    let length = u16::from_le_bytes(take(bytes)?);
+    let (key, rest) = bytes.split_at_checked(length.into())?;
+    *bytes = rest;
+    Some(Hold { key: Key::read(str::from_utf8(key).ok()?), since, slots })
+}
+
+fn take<const COUNT: usize>(bytes: &mut &[u8]) -> Option<[u8; COUNT]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+/// Takes one double that is a count.
+fn take_count(bytes: &mut &[u8]) -> Option<u64> {
+    Numbers([take(bytes)?].iter()).count()
+}
+
+fn take_instant(bytes: &mut &[u8]) -> Option<Timestamp> {
+    take_count(bytes).map(Timestamp::from_micros)
 }
 
 /// Little-endian doubles, all of them whole.

@@ -6,10 +6,11 @@ use opentelemetry::KeyValue;
 use std::collections::HashMap;
 
 /// The metrics that have a series for each rule.
-pub(super) const NAMES: [&str; 2] = [DECISIONS, BY_VALUE];
+pub(super) const NAMES: [&str; 3] = [DECISIONS, BY_VALUE, NOT_CHARGED];
 
 const DECISIONS: &str = "tollgate.decisions";
 const BY_VALUE: &str = "tollgate.decisions.by_value";
+const NOT_CHARGED: &str = "tollgate.costs.not_charged";
 
 /// The domain of requests in domains that there are no rules for. Their names are not told: anybody could make
 /// them up.
@@ -32,6 +33,11 @@ pub(super) fn register(instruments: &Instruments) {
         BY_VALUE,
         "The same by values, of limits with detailed_metric or value_to_metric",
         decisions_by_value,
+    );
+    instruments.counter(
+        NOT_CHARGED,
+        "Costs that a limit without overdraw refused although peeks pass: nothing was charged",
+        costs_not_charged,
     );
     instruments.gauge("tollgate.rules", "", "Limits in force", |sources, tell| {
         let rules = sources.decider.rules();
@@ -87,6 +93,19 @@ fn decisions_by_value(sources: &Sources, tell: Tell<'_, u64>) {
                 }
             }
         });
+    }
+}
+
+/// Most limits have none: what has not happened is not told.
+fn costs_not_charged(sources: &Sources, tell: Tell<'_, u64>) {
+    let rules = sources.decider.rules();
+    for placed in rules.placed() {
+        let count = placed.not_charged().unwrap_or_default();
+        if let Some([domain, limiter, _, rule]) = labels(placed, Effect::Refused)
+            && count > 0
+        {
+            tell(count, &[domain, limiter, rule]);
+        }
     }
 }
 

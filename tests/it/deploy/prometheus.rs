@@ -22,6 +22,7 @@ descriptors:
   - {key: user, token_bucket: {rate: 1/day}, name: user}
   - {key: dark, token_bucket: {rate: 1/day}, shadow_mode: true, detailed_metric: true}
   - {key: paid, token_bucket: {rate: 1/day}, detailed_metric: true}
+  - {key: tokens, token_bucket: {rate: 9/day}}
   - {key: report, concurrency: {max: 1, lease_ttl: 10m}}
   - {key: priority, fleet: {pool: api}}
   - {key: class, utilization: {pool: api}}
@@ -37,6 +38,11 @@ async fn busy_server(environment: &[(&str, &str)]) -> (Server, TempDir) {
         for _ in 0..3 {
             client.ask(&request).await.unwrap();
         }
+    }
+    for cost in [0, 10] {
+        let descriptor = json!({ "entries": [["tokens", "test"]], "hits_addend": cost });
+        let request = json!({ "domain": "edge", "descriptors": [descriptor] });
+        client.ask(&request).await.unwrap();
     }
     let reports = Reports::connect(server.grpc).await;
     reports.say(report("edge", "one", Load::Ratio(0.5))).await.unwrap();

@@ -21,7 +21,8 @@ use tonic_prost::ProstCodec;
 #[derive(Clone)]
 pub(crate) struct Leases(Grpc<Channel>);
 
-/// A request to acquire what these descriptors meet, each a path of keys and values.
+/// A request to acquire what these descriptors meet, each a path of keys and values. That no limit matches is an
+/// error.
 pub(crate) fn acquire(domain: &str, descriptors: &[&[[&str; 2]]]) -> AcquireRequest {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let entry = |[key, value]: &[&str; 2]| Entry { key: bytes(key), value: bytes(value) };
@@ -32,6 +33,7 @@ pub(crate) fn acquire(domain: &str, descriptors: &[&[[&str; 2]]]) -> AcquireRequ
     AcquireRequest {
         domain: bytes(domain),
         descriptors: descriptors.iter().map(descriptor).collect(),
+        require_limit: true,
         ..AcquireRequest::default()
     }
 }
@@ -114,6 +116,11 @@ impl Leases {
 
     /// Opens a stream that is to hold what is acquired.
     pub(crate) async fn hold(&self, request: AcquireRequest) -> Hold {
+        self.try_hold(request).await.unwrap()
+    }
+
+    /// The same where the server may not serve it.
+    pub(crate) async fn try_hold(&self, request: AcquireRequest) -> Result<Hold, Status> {
         let (requests, sent) = mpsc::channel(1);
         requests.send(HoldRequest { acquire: Some(request) }).await.unwrap();
         let mut grpc = self.0.clone();
@@ -121,7 +128,7 @@ impl Leases {
         let path = PathAndQuery::from_static("/tollgate.v1.LeaseService/Hold");
         let requests_stream = Request::new(ReceiverStream::new(sent));
         let answers = grpc.streaming(requests_stream, path, ProstCodec::default()).await;
-        Hold { requests, answers: answers.unwrap().into_inner() }
+        Ok(Hold { requests, answers: answers?.into_inner() })
     }
 }
 

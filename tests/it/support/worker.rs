@@ -32,6 +32,10 @@ pub(crate) fn report(domain: &str, worker: &str, load: Load) -> ReportUtilizatio
     }
 }
 
+/// Where reports go, and where their answers come from.
+pub(crate) type Stream =
+    (mpsc::Sender<ReportUtilizationRequest>, Streaming<ReportUtilizationResponse>);
+
 impl Reports {
     pub(crate) async fn connect(to: SocketAddr) -> Self {
         let channel = Channel::from_shared(format!("http://{to}")).unwrap();
@@ -50,16 +54,19 @@ impl Reports {
     }
 
     /// Opens a stream of reports.
-    pub(crate) async fn stream(
-        &self,
-    ) -> (mpsc::Sender<ReportUtilizationRequest>, Streaming<ReportUtilizationResponse>) {
+    pub(crate) async fn stream(&self) -> Stream {
+        self.try_stream().await.unwrap()
+    }
+
+    /// The same where the server may not serve it.
+    pub(crate) async fn try_stream(&self) -> Result<Stream, Status> {
         let (reports, sent) = mpsc::channel(1);
         let mut grpc = self.0.clone();
         grpc.ready().await.unwrap();
         let path = PathAndQuery::from_static("/tollgate.v1.UtilizationService/StreamUtilization");
         let sent = Request::new(ReceiverStream::new(sent));
         let answers = grpc.streaming(sent, path, ProstCodec::default()).await;
-        (reports, answers.unwrap().into_inner())
+        Ok((reports, answers?.into_inner()))
     }
 
     /// How it stands with the pool, by somebody who has nothing to say.

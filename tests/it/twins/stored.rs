@@ -1,9 +1,8 @@
 //! What stands under keys in Redis, as the files in `lua/` describe it.
 
 use tollgate::{
-    clock::Timestamp,
     key::Key,
-    lease::{Attempt, Bucket, Entry, Fingerprint, Hold, Kind, Record, Slots, Term},
+    lease::{Bucket, Entry, Hold},
     limiter::State,
     store::redis::stored,
     worker::Counts,
@@ -11,14 +10,7 @@ use tollgate::{
 
 /// Reads the state under a key of this name.
 pub(super) fn read(key: &Key, stored: &[u8]) -> State {
-    if key.lease().is_none() {
-        return stored::read(key, stored).unwrap();
-    }
-    let (mut bytes, mut entries) = (Bytes(stored), Vec::new());
-    while !bytes.0.is_empty() {
-        entries.push(bytes.entry());
-    }
-    State::Lease(Box::new(Record { entries }))
+    stored::read(key, stored).unwrap()
 }
 
 /// Reads what may be no state.
@@ -82,55 +74,5 @@ pub(super) fn write(state: &State) -> Vec<u8> {
             }
             bytes
         }
-    }
-}
-
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn take<const COUNT: usize>(&mut self) -> [u8; COUNT] {
-        let (taken, rest) = self.0.split_first_chunk().unwrap();
-        self.0 = rest;
-        *taken
-    }
-
-    fn count(&mut self) -> u64 {
-        let number = f64::from_le_bytes(self.take());
-        assert!(number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number));
-        number as u64
-    }
-
-    fn instant(&mut self) -> Timestamp {
-        Timestamp::from_micros(self.count())
-    }
-
-    fn slots(&mut self) -> Slots {
-        Slots { critical: self.count(), others: self.count() }
-    }
-
-    fn entry(&mut self) -> Entry {
-        let [kind, repeated] = self.take();
-        assert!(repeated <= 1);
-        Entry {
-            kind: [Kind::Held, Kind::Nothing, Kind::Early, Kind::Released][usize::from(kind)],
-            is_repeated: repeated == 1,
-            deadline: self.instant(),
-            term: Term::of_micros(self.count()),
-            attempt: Attempt::of(self.count() << 11),
-            fingerprint: match self.take() {
-                [0] => None,
-                [16] => Some(Fingerprint(self.take())),
-                [length] => panic!("a fingerprint of {length} bytes"),
-            },
-            holds: (0..u16::from_le_bytes(self.take())).map(|_| self.hold()).collect(),
-        }
-    }
-
-    fn hold(&mut self) -> Hold {
-        let (since, slots) = (self.instant(), self.slots());
-        let length = u16::from_le_bytes(self.take()).into();
-        let (key, rest) = self.0.split_at(length);
-        self.0 = rest;
-        Hold { key: Key::read(str::from_utf8(key).unwrap()), since, slots }
     }
 }

@@ -16,7 +16,11 @@ const timeout = 5 * time.Second
 func underLease(service api.LeaseServiceClient, work func(context.Context) error) (err error) {
 	acquiring, done := context.WithTimeout(context.Background(), timeout)
 	defer done()
-	lease, err := service.Acquire(acquiring, &api.AcquireRequest{Domain: domain, Descriptors: descriptors})
+	lease, err := service.Acquire(acquiring, &api.AcquireRequest{
+		Domain: domain, Descriptors: descriptors,
+		// Without a limit it would hold nothing: where the rules have none for it, that is an error.
+		RequireLimit: true,
+	})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,8 @@ var what = &api.AcquireRequest{
 			{Key: "path", Value: "/reports"}, {Key: "user", Value: "ada"},
 		}},
 	},
+	// Without a limit it would hold nothing: where the rules have none for it, that is an error.
+	RequireLimit: true,
 }
 
 func main() {
