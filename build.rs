@@ -33,7 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for file in &mut descriptors.file {
         file.message_type.iter_mut().for_each(read_as_bytes);
     }
-    tonic_prost_build::configure().build_transport(false).bytes(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .bytes(".")
+        .codec_path("crate::grpc::Codec")
+        .compile_fds(descriptors)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 mod hold;
 
 use super::{
-    LARGEST_OTHER_MESSAGE, Undecided, deadline,
+    LARGEST_OTHER_MESSAGE, Undecided, Unsent, deadline,
     proto::{
         envoy::extensions::common::ratelimit::v3::RateLimitDescriptor,
         tollgate::v1::{
@@ -15,6 +15,7 @@ use super::{
     request::{InvalidRequest, read_parts},
     response::{write_duration, write_status},
     told::until_told,
+    unsent,
 };
 use crate::{
     decider::{Acquire, Decider, Renewal},
@@ -24,8 +25,7 @@ use crate::{
     telemetry::{Method, Observer},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The full name of the service.
@@ -110,7 +110,7 @@ impl lease_service_server::LeaseService for Leases {
         Ok(Response::new(ReleaseResponse { state: state.into() }))
     }
 
-    type HoldStream = ReceiverStream<Result<HoldResponse, Status>>;
+    type HoldStream = Unsent<Result<HoldResponse, Status>>;
 
     async fn hold(
         &self,
@@ -118,10 +118,10 @@ impl lease_service_server::LeaseService for Leases {
     ) -> Result<Response<Self::HoldStream>, Status> {
         /// A caller that does not read hears the latest late.
         const UNREAD: usize = 4;
-        let (events, sent) = mpsc::channel(UNREAD);
+        let (events, sent) = unsent(UNREAD);
         let Self { decider, stopped, .. } = self.clone();
         tokio::spawn(hold::hold(decider, request.into_inner(), events, stopped));
-        Ok(Response::new(ReceiverStream::new(sent)))
+        Ok(Response::new(sent))
     }
 }
 

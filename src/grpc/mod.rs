@@ -3,6 +3,7 @@
 //! decided in this folder. `deadline.rs` reads how long a caller waits, `disabled.rs` answers for what is switched off, and `told.rs` knows when an answer has gone out.
 
 mod calls;
+mod codec;
 pub mod deadline;
 mod disabled;
 mod headers;
@@ -15,6 +16,7 @@ mod told;
 mod utilization;
 
 pub use calls::{Answered, Calls};
+pub use codec::Codec;
 pub use disabled::Disabled;
 pub use headers::{HeaderNames, Headers, RateLimitHeaders};
 pub use lease::{Leases, SERVICE as LEASE_SERVICE, Server as LeaseServer};
@@ -29,12 +31,24 @@ use crate::{
     store::StoreError,
     telemetry::{Method, Observer, Underway},
 };
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream::Map};
 use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_service_server,
 };
 use std::{panic::AssertUnwindSafe, sync::Arc};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
+
+/// Messages of a stream that were not sent yet. They are boxed: a channel has room for 32 of them from the start.
+type Unsent<T> = Map<ReceiverStream<Box<T>>, fn(Box<T>) -> T>;
+
+/// A channel for the messages of a stream, of which so many wait.
+fn unsent<T>(most: usize) -> (mpsc::Sender<Box<T>>, Unsent<T>) {
+    let (messages, sent) = mpsc::channel(most);
+    let unbox: fn(Box<T>) -> T = |message| *message;
+    (messages, ReceiverStream::new(sent).map(unbox))
+}
 
 /// The wire types, generated from `proto/`.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]

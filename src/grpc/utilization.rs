@@ -1,7 +1,7 @@
 //! `UtilizationService`: what workers report of themselves, one by one or in a stream.
 
 use super::{
-    LARGEST_OTHER_MESSAGE, Undecided,
+    LARGEST_OTHER_MESSAGE, Undecided, Unsent,
     lease::until_closed,
     proto::{
         tollgate::v1::{
@@ -12,6 +12,7 @@ use super::{
     },
     request::InvalidRequest,
     response::write_duration,
+    unsent,
 };
 use crate::{
     decider::{Decider, Saying},
@@ -21,8 +22,7 @@ use crate::{
 };
 use http::HeaderMap;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 /// The full name of the service.
@@ -71,7 +71,7 @@ impl utilization_service_server::UtilizationService for Reports {
         Ok(Response::new(self.answer(report, metadata.as_ref()).await?))
     }
 
-    type StreamUtilizationStream = ReceiverStream<Result<ReportUtilizationResponse, Status>>;
+    type StreamUtilizationStream = Unsent<Result<ReportUtilizationResponse, Status>>;
 
     async fn stream_utilization(
         &self,
@@ -79,7 +79,7 @@ impl utilization_service_server::UtilizationService for Reports {
     ) -> Result<Response<Self::StreamUtilizationStream>, Status> {
         /// Of answers that nobody reads, so many wait.
         const UNREAD: usize = 4;
-        let (answers, sent) = mpsc::channel(UNREAD);
+        let (answers, sent) = unsent(UNREAD);
         let (this, mut stopped) = (self.clone(), self.stopped.clone());
         let mut reports = request.into_inner();
         tokio::spawn(async move {
@@ -99,17 +99,17 @@ impl utilization_service_server::UtilizationService for Reports {
                 match answer {
                     // A worker that does not read is heard all the same: what it does not read is left out.
                     Ok(answer) => {
-                        let _ = answers.try_send(Ok(answer));
+                        let _ = answers.try_send(Box::new(Ok(answer)));
                     }
                     Err(status) => {
                         // Where nobody listens any more, nobody is to be told.
-                        let _ = answers.send(Err(status)).await;
+                        let _ = answers.send(Box::new(Err(status))).await;
                         return;
                     }
                 }
             }
         });
-        Ok(Response::new(ReceiverStream::new(sent)))
+        Ok(Response::new(sent))
     }
 }
 

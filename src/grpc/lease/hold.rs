@@ -27,7 +27,7 @@ const TRY_EVERY: Duration = Duration::from_millis(250);
 const LEAST_SLEEP: Duration = Duration::from_millis(20);
 
 /// Where a stream's events go.
-type Events = Sender<Result<HoldResponse, Status>>;
+type Events = Sender<Box<Result<HoldResponse, Status>>>;
 
 /// Acquires a lease, and holds it until the stream ends, or the server stops.
 pub(super) async fn hold(
@@ -45,7 +45,8 @@ pub(super) async fn hold(
         () = until_closed(&mut stopped) => return tell(&events, Err(leaving())).await,
     };
     let acquired = tokio::select! {
-        acquired = decider.acquire(&acquire, Deadline::default()) => acquired,
+        // Boxed, as this is not to keep room for it while the lease is held.
+        acquired = Box::pin(decider.acquire(&acquire, Deadline::default())) => acquired,
         () = ended(&mut requests, &events) => return,
         () = until_closed(&mut stopped) => return tell(&events, Err(leaving())).await,
     };
@@ -71,7 +72,7 @@ pub(super) async fn hold(
                 return tell(&events, Err(leaving())).await;
             }
         }
-        let renewal = held.renew().await;
+        let renewal = Box::pin(held.renew()).await;
         held.is_unsure = renewal.is_none();
         match renewal {
             Some(renewal) => {
@@ -167,10 +168,10 @@ async fn ended(requests: &mut Streaming<HoldRequest>, events: &Events) {
 async fn tell(events: &Events, event: Result<Event, Status>) {
     let response = event.map(|event| HoldResponse { event: Some(event) });
     // Where nobody listens, there is nobody to tell.
-    let _ = events.send(response).await;
+    let _ = events.send(Box::new(response)).await;
 }
 
 /// Whoever does not read what he is told of his lease is not waited for.
 fn tell_if_heard(events: &Events, event: Event) {
-    let _ = events.try_send(Ok(HoldResponse { event: Some(event) }));
+    let _ = events.try_send(Box::new(Ok(HoldResponse { event: Some(event) })));
 }
