@@ -170,12 +170,21 @@ impl Path {
 
     fn push_escaped(&mut self, bytes: &[u8], table: &Table) {
         self.text.reserve(bytes.len());
-        bytes.chunks(BLOCK).for_each(|block| self.push_block(block, table));
+        if bytes.len() > SHORT {
+            return bytes.chunks(BLOCK).for_each(|block| self.push_block(block, table));
+        }
+        for &byte in bytes {
+            if byte.is_ascii_graphic() && !is_special(byte) {
+                self.text.push(char::from(byte));
+            } else {
+                self.push_block(&[byte], table);
+            }
+        }
     }
 
     fn push_block(&mut self, block: &[u8], table: &Table) {
-        let is_plain = |byte: &u8| table.get(usize::from(*byte)).is_some_and(|it| it.length == 1);
-        if block.iter().all(is_plain) {
+        // Most values are plain, and look nothing up in the table.
+        if Self::is_plain(block) {
             return self.push_ascii(block);
         }
         let (mut text, mut length) = ([0; 3 * BLOCK], 0);
@@ -198,9 +207,6 @@ impl Path {
     }
 
     fn push_ascii(&mut self, ascii: &[u8]) {
-        if ascii.len() <= SHORT {
-            return ascii.iter().for_each(|&byte| self.text.push(char::from(byte)));
-        }
         self.text.push_str(str::from_utf8(ascii).unwrap_or_default());
     }
 
@@ -219,7 +225,7 @@ const SHORT: usize = 24;
 type Table = [Written; 256];
 
 /// How one byte is written: the first so many of these bytes, all of them ASCII.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Written {
     bytes: [u8; 3],
     length: u8,
