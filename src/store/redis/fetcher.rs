@@ -72,20 +72,20 @@ impl Fetcher {
 
     async fn call_once(&self, asked: &[Asked]) {
         let Self { way, grants, .. } = self;
-        let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask).collect();
+        let asks: Vec<&Ask> = asked.iter().map(|asked| &asked.ask).collect();
         let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
         let began = way.clock.now();
         let denial = way.denials.asked(began);
         let read = |reply: &Value| script::read_granted(reply, asks.len());
         let answered = way.ask_quietly(&call, read).await;
         let now = way.clock.now();
-        let Ok((since, granted)) = answered else {
+        let Ok(granted) = answered else {
             asked.iter().for_each(|asked| grants.lost(now, asked));
             return;
         };
         grants.took(now - began);
         for (asked, granted) in asked.iter().zip(granted) {
-            if let Some(short) = grants.granted(now, asked, (granted, since)) {
+            if let Some(short) = grants.granted(now, asked, granted) {
                 let ends = [short.wait_us, short.passes_us].map(|micros| now + micros);
                 let limit = Limit::TokenBucket(asked.ask.limit);
                 way.denials.refuse(denial, asked.key.clone(), limit, ends);

@@ -17,13 +17,16 @@ use crate::{
     lease::Leased,
     limiter::{Cost, Limit, token_bucket},
     store::{
-        GrantCounts,
+        GrantCounts, draw,
         shards::{MOST_SHARDS, Shards},
     },
     verdict::{Answer, Check, Few, Outcome, Question, Verdict},
 };
 use hashbrown::HashTable;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::{
+    num::NonZeroU64,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 use tokio::sync::Notify;
 
 /// The most buckets of which something is in hand. Of others, Redis decides each request.
@@ -262,9 +265,9 @@ impl Grants {
         if !is_due {
             return Vec::new();
         }
-        let ask = |hand: &mut Hand| {
+        let ask = |hand: &mut Hand, drawn| {
             let is_due = hand.is_soon_due(now) || hand.is_due(now, lead_us);
-            if is_due || hand.is_to_give_back(now) { hand.ask(now) } else { None }
+            if is_due || hand.is_to_give_back(now) { hand.ask(now, drawn) } else { None }
         };
         self.asks(ask, now)
     }
@@ -274,11 +277,17 @@ impl Grants {
         self.asks(Hand::give_back_all, now)
     }
 
-    fn asks(&self, mut ask: impl FnMut(&mut Hand) -> Option<Ask>, at: Timestamp) -> Vec<Asked> {
+    fn asks(
+        &self,
+        mut ask: impl FnMut(&mut Hand, NonZeroU64) -> Option<Ask>,
+        at: Timestamp,
+    ) -> Vec<Asked> {
         let mut asks = Vec::new();
         for mut shard in self.shards.one_by_one() {
             for (key, hand) in &mut shard.hands {
-                asks.extend(ask(hand).map(|ask| Asked { key: key.clone(), ask, at }));
+                // Without random numbers nothing can be claimed, so nothing is asked for.
+                let Some(drawn) = draw().ok().and_then(NonZeroU64::new) else { continue };
+                asks.extend(ask(hand, drawn).map(|ask| Asked { key: key.clone(), ask, at }));
             }
         }
         asks
@@ -290,20 +299,16 @@ impl Grants {
         self.call_us.store((7 * average_us + micros) / 8, Ordering::Relaxed);
     }
 
-    /// What a bucket was asked for has come; `since` is when, by its store's clock. `Short` where it has run empty.
-    pub(super) fn granted(
-        &self,
-        now: Timestamp,
-        asked: &Asked,
-        (granted, since): (Granted, Timestamp),
-    ) -> Option<Short> {
+    /// What a bucket was asked for has come. `Short` where it has run empty.
+    pub(super) fn granted(&self, now: Timestamp, asked: &Asked, granted: Granted) -> Option<Short> {
         let Asked { key, ask, at } = asked;
         let short = self.at(key, |counts, hand| {
             counts.taken += granted.tokens;
-            counts.returned += ask.returned;
+            counts.returned += ask.tokens_returned().saturating_sub(granted.void);
+            counts.lost += granted.void;
             let in_hand = hand.map(|hand| {
                 let before = hand.tokens();
-                let short = hand.granted(now, (*at, ask), (granted, since));
+                let short = hand.granted(now, (*at, ask), granted);
                 (short, hand.tokens() - before)
             });
             let (short, kept) = in_hand.unwrap_or_default();
@@ -317,7 +322,7 @@ impl Grants {
     /// Nobody knows what became of what a bucket was asked for, and given back.
     pub(super) fn lost(&self, now: Timestamp, asked: &Asked) {
         self.at(&asked.key, |counts, hand| {
-            counts.lost += asked.ask.returned;
+            counts.lost += asked.ask.tokens_returned();
             if let Some(hand) = hand {
                 hand.lost(now, asked.at);
             }
