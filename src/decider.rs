@@ -123,6 +123,7 @@ impl Decider {
         let (pending, degraded) = (Pending::default(), Degraded::default());
         let local = Memory::new(MOST_LOCAL_KEYS);
         pending.expect_leases_of(&rules);
+        store.expect_rules(rules.generation());
         let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
         Arc::new(Self {
             rules: ArcSwap::from_pointee(rules),
@@ -166,6 +167,8 @@ impl Decider {
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = next(&self.rules());
         self.pending.expect_leases_of(&rules);
+        // What the store keeps for the rules in force is dropped before others are.
+        self.store.expect_rules(rules.generation());
         let replaced = self.rules.swap(Arc::new(rules));
         // There may be room now for those who wait.
         self.store.queues().announce_to_all();

@@ -39,6 +39,8 @@ pub struct Rules {
     unknown: Arc<Traffic>,
     /// How many values rules tell apart that count by them.
     room: Room,
+    /// How many rules there were before these.
+    generation: u64,
 }
 
 /// A domain.
@@ -182,7 +184,13 @@ impl Rules {
         let roots = domains.iter().map(plant).collect();
         let (placed, unknown) = (planting.placed, Arc::clone(&self.unknown));
         let places = placed.iter().enumerate().map(|(at, it)| (it.path.clone(), at)).collect();
-        Self { written, orders, domains, roots, placed, places, unknown, room }
+        let generation = self.generation + 1;
+        Self { written, orders, domains, roots, placed, places, unknown, room, generation }
+    }
+
+    /// The generation of these rules: each replacement, by files or by operators, has a higher one.
+    pub const fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// What operators have said of rules that there are not.

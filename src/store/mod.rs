@@ -228,6 +228,14 @@ impl Store {
         }
     }
 
+    /// Takes note that rules of this generation are about to be in force: what was charged under others is not given back
+    /// any more.
+    pub fn expect_rules(&self, generation: u64) {
+        if let Self::Redis(redis) = self {
+            redis.expect_rules(generation);
+        }
+    }
+
     /// How many processes use it, this one included, as far as that is known.
     pub fn replicas(&self) -> Option<u32> {
         match self {

@@ -162,6 +162,11 @@ impl Redis {
         self.grants.counts()
     }
 
+    /// Takes note that rules of this generation are about to be in force.
+    pub fn expect_rules(&self, generation: u64) {
+        self.way.set_generation(generation);
+    }
+
     /// Gives back what was taken ahead of need. Nothing more is.
     pub async fn finish_grants(&self) {
         self.fetcher.finish().await;

@@ -57,16 +57,22 @@ enum Seat {
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) question: Question,
-    /// When it was asked.
-    pub(super) began: Timestamp,
     /// Whether it was left before Redis had had its time.
     pub(super) is_hurried: bool,
     /// Those that are listened for are bounded.
     pub(super) _place: OwnedSemaphorePermit,
 }
 
+/// What was answered to a request that was left.
+#[derive(Debug)]
+pub(super) struct LateAnswer {
+    pub(super) answer: Answer,
+    /// When it was decided, by Redis's clock.
+    pub(super) decided: Timestamp,
+}
+
 /// What is to be given back, and what was answered.
-pub(super) type Left = Vec<(Late, Result<Answer, StoreError>)>;
+pub(super) type Left = Vec<(Late, Result<LateAnswer, StoreError>)>;
 
 /// When somebody left.
 #[derive(Debug)]
@@ -76,7 +82,7 @@ pub(super) enum Leaving {
     /// It is under way, or was answered and nothing has to be given back.
     Sent,
     /// It was answered, and what was charged is to be given back.
-    Answered(Box<Late>, Result<Answer, StoreError>),
+    Answered(Box<Late>, Result<LateAnswer, StoreError>),
 }
 
 impl Round {
@@ -151,7 +157,7 @@ impl Round {
             }
             Stage::Done(said) => {
                 let Some(late) = late() else { return Leaving::Sent };
-                let answer = answer(said, place, &late.question);
+                let answer = late_answer(said, place, &late.question);
                 Leaving::Answered(late.into(), answer)
             }
         }
@@ -167,7 +173,7 @@ impl Round {
             match std::mem::replace(seat, Seat::Empty) {
                 Seat::Taken(waker) => wakers.extend(waker),
                 Seat::Late(late) => {
-                    let answer = answer(&said, place, &late.question);
+                    let answer = late_answer(&said, place, &late.question);
                     left.push((late, answer));
                 }
                 Seat::Hurried | Seat::Empty => {}
@@ -213,6 +219,17 @@ fn answer(
 ) -> Result<Answer, StoreError> {
     let said = said.as_ref().map_err(Clone::clone)?;
     done(said.of(place, question))
+}
+
+/// The same of a request that was left.
+fn late_answer(
+    said: &Result<Said, StoreError>,
+    place: usize,
+    question: &Question,
+) -> Result<LateAnswer, StoreError> {
+    let answer = answer(said, place, question)?;
+    let decided = said.as_ref().map_err(Clone::clone)?.now();
+    Ok(LateAnswer { answer, decided })
 }
 
 /// What a script has done.

@@ -30,7 +30,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -60,6 +60,8 @@ pub(super) struct Way {
     waiting: Places,
     /// The places of late answers that are listened for.
     pub(super) late: Arc<Semaphore>,
+    /// The generation of the rules in force.
+    generation: AtomicU64,
 }
 
 impl Way {
@@ -74,13 +76,36 @@ impl Way {
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
         let (lanes, timing) = (Lanes::new(manager, timeout), OnceLock::new());
         let denials = Denials::default();
-        Self { lanes, scripts, timeout, clock, condition, breaker, denials, timing, waiting, late }
+        let generation = AtomicU64::new(0);
+        Self {
+            lanes,
+            scripts,
+            timeout,
+            clock,
+            condition,
+            breaker,
+            denials,
+            timing,
+            waiting,
+            late,
+            generation,
+        }
     }
 
     /// Has the durations of calls told.
     pub(super) fn time(&self, timing: Arc<dyn Timing>) {
         // Whoever is told first stays.
         let _ = self.timing.set(timing);
+    }
+
+    /// The generation of the rules in force.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Takes note that rules of this generation are about to be in force.
+    pub(super) fn set_generation(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
     }
 
     /// The longest that anybody waits.
