@@ -229,10 +229,10 @@ impl Store {
     }
 
     /// Takes note that rules of this generation are about to be in force: what was charged under others is not given back
-    /// any more.
-    pub fn expect_rules(&self, generation: u64) {
+    /// any more. What was taken ahead of need under others is dropped as spent where their limits have changed.
+    pub fn expect_rules(&self, generation: u64, outdates_grants: bool) {
         if let Self::Redis(redis) = self {
-            redis.expect_rules(generation);
+            redis.expect_rules(generation, outdates_grants);
         }
     }
 

@@ -72,17 +72,25 @@ impl Fetcher {
 
     async fn call_once(&self, asked: &[Asked]) {
         let Self { way, grants, .. } = self;
+        let began = way.clock.now();
+        let connection = if way.is_down() { None } else { way.connection().await };
+        // What was dropped while a connection was waited for does not come back, and nothing is asked by its limit.
+        let (dropped, asked): (Vec<&Asked>, Vec<&Asked>) =
+            asked.iter().partition(|asked| connection.is_none() || grants.is_dropped(asked));
+        let lose = |asked: &[&Asked]| {
+            let now = way.clock.now();
+            asked.iter().for_each(|asked| grants.lost(now, asked));
+        };
+        lose(&dropped);
+        let Some(connection) = connection.filter(|_| !asked.is_empty()) else { return };
         let asks: Vec<&Ask> = asked.iter().map(|asked| &asked.ask).collect();
         let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
-        let began = way.clock.now();
         let denial = way.denials.asked(began);
         let read = |reply: &Value| script::read_granted(reply, asks.len());
-        let answered = way.ask_quietly(&call, read).await;
-        let now = way.clock.now();
-        let Ok(granted) = answered else {
-            asked.iter().for_each(|asked| grants.lost(now, asked));
-            return;
+        let Ok(granted) = way.ask_over(connection, &call, read).await else {
+            return lose(&asked);
         };
+        let now = way.clock.now();
         grants.took(now - began);
         for (asked, granted) in asked.iter().zip(granted) {
             if let Some(short) = grants.granted(now, asked, granted) {

@@ -46,6 +46,10 @@ pub(super) struct Grants {
     call_us: AtomicU64,
     /// Nothing is handed out any more.
     is_closed: AtomicBool,
+    /// The oldest generation of rules by which anything is handed out.
+    oldest: AtomicU64,
+    /// How often all was dropped. It is raised before anything is, and read under the lock of a shard.
+    drops: AtomicU64,
 }
 
 #[derive(Default)]
@@ -67,6 +71,8 @@ pub(super) struct Asked {
     pub(super) key: Key,
     pub(super) ask: Ask,
     at: Timestamp,
+    /// How often all had been dropped by then.
+    drops: u64,
 }
 
 impl Default for Grants {
@@ -77,6 +83,8 @@ impl Default for Grants {
             due: Notify::new(),
             call_us: AtomicU64::new(FIRST_CALL_US),
             is_closed: AtomicBool::new(false),
+            oldest: AtomicU64::new(0),
+            drops: AtomicU64::new(0),
         }
     }
 }
@@ -102,6 +110,9 @@ impl Grants {
         let (key, (limit, tokens)) = (question.keys.get(check.slot)?, taken(check)?);
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash)?;
+        if self.is_outdated(question) {
+            return None;
+        }
         let hand = self.hand(&mut shard, hash, (key, limit), now)?;
         let is_due = self.note(hand, now, tokens);
         let outcome = (hand.spendable(now) >= tokens).then(|| hand.spend(now, tokens));
@@ -125,6 +136,9 @@ impl Grants {
         let wanted: Vec<Wanted<'_>> = wanted.collect::<Option<_>>()?;
         let hashes: Few<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
         let mut locked = self.shards.lock_all(&hashes);
+        if self.is_outdated(question) {
+            return None;
+        }
 
         let (mut are_there, mut is_due) = (true, false);
         for (at, Wanted { hash, key, limit, tokens }) in wanted.iter().enumerate() {
@@ -156,6 +170,34 @@ impl Grants {
             self.due.notify_one();
         }
         outcomes.filter(|_| are_there)
+    }
+
+    /// Whether a question follows rules that were replaced, and whose limits have changed. Asked under the locks of its
+    /// shards, so that nothing comes to be in hand there after all was dropped.
+    fn is_outdated(&self, question: &Question) -> bool {
+        question.generation < self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Hands out only by rules of this generation and later. What is in hand is dropped.
+    pub(super) fn follow(&self, generation: u64) {
+        self.oldest.store(generation, Ordering::Release);
+        self.drop_all();
+    }
+
+    /// Drops all that is in hand, as if it had been spent. What is on its way will not be taken in.
+    pub(super) fn drop_all(&self) {
+        self.drops.fetch_add(1, Ordering::AcqRel);
+        for mut shard in self.shards.one_by_one() {
+            let Shard { hands, counts } = &mut *shard;
+            let count = hands.len();
+            counts.lost += hands.drain().map(|(_, hand)| hand.tokens()).sum::<u64>();
+            self.hands.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all was dropped since something was asked.
+    pub(super) fn is_dropped(&self, asked: &Asked) -> bool {
+        asked.drops != self.drops.load(Ordering::Acquire)
     }
 
     /// The hand of a bucket; `None` where there is no room for it.
@@ -284,10 +326,12 @@ impl Grants {
     ) -> Vec<Asked> {
         let mut asks = Vec::new();
         for mut shard in self.shards.one_by_one() {
+            let drops = self.drops.load(Ordering::Acquire);
             for (key, hand) in &mut shard.hands {
                 // Without random numbers nothing can be claimed, so nothing is asked for.
                 let Some(drawn) = draw().ok().and_then(NonZeroU64::new) else { continue };
-                asks.extend(ask(hand, drawn).map(|ask| Asked { key: key.clone(), ask, at }));
+                let asked = |ask| Asked { key: key.clone(), ask, at, drops };
+                asks.extend(ask(hand, drawn).map(asked));
             }
         }
         asks
@@ -301,18 +345,18 @@ impl Grants {
 
     /// What a bucket was asked for has come. `Short` where it has run empty.
     pub(super) fn granted(&self, now: Timestamp, asked: &Asked, granted: Granted) -> Option<Short> {
-        let Asked { key, ask, at } = asked;
+        let Asked { key, ask, at, .. } = asked;
         let short = self.at(key, |counts, hand| {
             counts.taken += granted.tokens;
             counts.returned += ask.tokens_returned().saturating_sub(granted.void);
             counts.lost += granted.void;
-            let in_hand = hand.map(|hand| {
+            let in_hand = hand.filter(|_| !self.is_dropped(asked)).map(|hand| {
                 let before = hand.tokens();
                 let short = hand.granted(now, (*at, ask), granted);
                 (short, hand.tokens() - before)
             });
             let (short, kept) = in_hand.unwrap_or_default();
-            // Where the limit was changed meanwhile, or the counter reset, nobody has asked for it any more.
+            // Where all was dropped meanwhile, or the counter reset, nobody has asked for it any more.
             counts.lost += granted.tokens - kept;
             short
         });

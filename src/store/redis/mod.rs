@@ -163,8 +163,11 @@ impl Redis {
     }
 
     /// Takes note that rules of this generation are about to be in force.
-    pub fn expect_rules(&self, generation: u64) {
+    pub fn expect_rules(&self, generation: u64, outdates_grants: bool) {
         self.way.set_generation(generation);
+        if outdates_grants {
+            self.grants.follow(generation);
+        }
     }
 
     /// Gives back what was taken ahead of need. Nothing more is.

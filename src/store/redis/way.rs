@@ -142,6 +142,19 @@ impl Way {
         round::done(read(&self.reply(call, self.timeout).await?))
     }
 
+    /// The same over a connection that was chosen already.
+    pub(super) async fn ask_over<T>(
+        self: &Arc<Self>,
+        connection: Connection,
+        call: &Call<'_>,
+        read: impl FnOnce(&Value) -> Option<Reply<T>>,
+    ) -> Result<T, StoreError> {
+        self.may_be_asked()?;
+        let _place = self.waiting.take().ok_or(StoreError::Busy)?;
+        let patience = Deadline::after(self.timeout);
+        round::done(read(&self.reply_over(connection, call, patience).await?))
+    }
+
     /// The same for what may take longer than a request may wait.
     pub(super) async fn ask_patiently<T>(
         self: &Arc<Self>,
@@ -237,6 +250,15 @@ impl Way {
             self.breaker.miss();
             return Err(StoreError::Unreachable);
         };
+        self.reply_over(connection, call, patience).await
+    }
+
+    async fn reply_over(
+        self: &Arc<Self>,
+        connection: Connection,
+        call: &Call<'_>,
+        patience: Deadline,
+    ) -> Result<Value, StoreError> {
         let Some(coming) = self.send(connection, call) else {
             return Err(StoreError::Refused("it was not told of all scripts".to_owned()));
         };

@@ -238,3 +238,28 @@ fn there_are_only_so_many_and_who_is_not_missed_makes_room() {
     fetch(&grants, later);
     assert!(is_served(&grants, later, &late));
 }
+
+#[test]
+fn what_was_taken_under_other_rules_is_dropped_as_spent() {
+    let one = question(&[("a", 1)]);
+    let grants = grants_of(&one);
+    let taken = grants.counts().taken;
+    demand(&grants, NOW + MAX_AGE_US, &one);
+    let asked = grants.due(NOW + MAX_AGE_US);
+    assert_eq!(asked.len(), 1);
+    grants.follow(7);
+    assert!(grants.is_empty());
+    assert!(asked.iter().all(|asked| grants.is_dropped(asked)));
+    // Who follows the rules before has nothing, and asks for nothing.
+    demand(&grants, NOW, &one);
+    assert!(grants.is_empty() && grants.due(NOW).is_empty());
+    let next = Question { generation: 7, ..one };
+    demand(&grants, NOW + MAX_AGE_US, &next);
+    // What was asked before the rules were replaced gives nothing to who came after.
+    assert_eq!(grants.granted(NOW + MAX_AGE_US, &asked[0], given(500, 1000, 0)), None);
+    assert!(!is_served(&grants, NOW + MAX_AGE_US, &next));
+    assert_eq!(grants.counts().in_hand(), 0);
+    assert_eq!(grants.counts().lost + grants.counts().returned, taken + 500);
+    fetch(&grants, NOW + MAX_AGE_US);
+    assert!(is_served(&grants, NOW + MAX_AGE_US, &next));
+}
