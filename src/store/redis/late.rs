@@ -5,8 +5,12 @@
 //! which it gives back, by Redis's clock (`limiter/token_bucket/ledger.rs`). That is right only for the rate, the burst
 //! and the unit of the charge: so nothing is given back once this process follows other rules, nor where the state says
 //! that its unit has changed or the clock was set back.
+//!
+//! It is given back over the connection on which the answer came, though that may have been replaced meanwhile because it
+//! was slow: this is the Redis that charged it. Behind the same name there may be another by now, which may not know of it.
 
 use super::{
+    connection::Connection,
     round::{self, Late, LateAnswer},
     script::{self, Call},
     way::Way,
@@ -24,10 +28,6 @@ use tokio::{runtime::Handle, time};
 
 /// How long a late answer is listened for.
 pub(super) const LONGEST_LATE: Duration = Duration::from_secs(30);
-
-/// How often what came too late is tried to be given back, and how long after another.
-const MOST_TRIES: usize = 20;
-const TRY_EVERY: Duration = Duration::from_millis(100);
 
 /// What a request was charged for nothing: its keys, and what each is to get back.
 #[derive(Debug)]
@@ -54,29 +54,19 @@ impl Way {
     }
 
     /// Gives back what a question was charged by an answer that came too late.
-    async fn give_back(self: &Arc<Self>, late: &Late, LateAnswer { answer, decided }: LateAnswer) {
-        let Some(refund) = Refund::of(&late.question, late.question.charged(answer), decided)
-        else {
-            return;
-        };
-        for _ in 0..MOST_TRIES {
-            if self.generation() != late.question.generation {
-                break;
-            }
-            match self.refund(&refund).await {
-                Ok(is_given_back) => return self.condition.count_late_charge(is_given_back),
-                // Twice would be once too often.
-                Err(error) if error.may_be_done() => break,
-                Err(_) => time::sleep(TRY_EVERY).await,
-            }
-        }
-        self.condition.count_late_charge(false);
+    async fn give_back(self: &Arc<Self>, late: &Late, answer: LateAnswer) {
+        let LateAnswer { answer, decided, connection } = answer;
+        let charges = late.question.charged(answer);
+        let Some(refund) = Refund::of(&late.question, charges, decided) else { return };
+        let is_in_force = self.generation() == late.question.generation;
+        // Once: twice would be once too often.
+        let is_given_back = is_in_force && self.refund(&refund, connection).await.unwrap_or(false);
+        self.condition.count_late_charge(is_given_back);
     }
 
     /// Has something given back. Whether all of it was, but for what has been refilled. No request waits for it, so it
     /// may take as long as a slow Redis takes, also while that is not asked by those who do.
-    async fn refund(&self, refund: &Refund) -> Result<bool, StoreError> {
-        let connection = self.lanes.here().connection().await.ok_or(StoreError::Unreachable)?;
+    async fn refund(&self, refund: &Refund, connection: Connection) -> Result<bool, StoreError> {
         let Refund { keys, asks } = refund;
         let call = Call::grant(keys.iter().collect(), &asks.iter().collect::<Vec<_>>());
         let coming = self.send(connection, &call).ok_or(StoreError::Unreachable)?;

@@ -20,6 +20,7 @@ mod fault;
 mod fetcher;
 mod grants;
 mod heartbeat;
+mod incarnation;
 mod lane;
 mod late;
 mod listener;

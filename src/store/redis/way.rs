@@ -15,6 +15,7 @@ use super::{
     connection::{Connection, Manager},
     denials::Denials,
     fault,
+    incarnation::Generations,
     lane::Lanes,
     round,
     script::{self, Call, Reply},
@@ -62,6 +63,8 @@ pub(super) struct Way {
     pub(super) late: Arc<Semaphore>,
     /// The generation of the rules in force.
     generation: AtomicU64,
+    /// How often connections were found broken.
+    pub(super) generations: Arc<Generations>,
 }
 
 impl Way {
@@ -74,6 +77,7 @@ impl Way {
     ) -> Self {
         let (waiting, late) = (Places::of(MOST_WAITING), Arc::new(Semaphore::new(MOST_LATE)));
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
+        let generations = manager.generations();
         let (lanes, timing) = (Lanes::new(manager, timeout), OnceLock::new());
         let denials = Denials::default();
         let generation = AtomicU64::new(0);
@@ -89,6 +93,7 @@ impl Way {
             waiting,
             late,
             generation,
+            generations,
         }
     }
 

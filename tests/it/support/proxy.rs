@@ -114,6 +114,13 @@ impl Proxy {
         self.way.borrow().send_replace(Way::Held);
     }
 
+    /// Keeps answers back on the connections that there are, until it is released. New ones work.
+    pub(crate) fn hold_these(&self) -> Held {
+        let these = self.way.send_replace(watch::Sender::new(Way::Open));
+        these.send_replace(Way::Held);
+        Held(these)
+    }
+
     /// Keeps questions back, on every connection that there is or will be.
     pub(crate) fn stall(&self) {
         self.way.borrow().send_replace(Way::Stalled);
@@ -151,6 +158,16 @@ impl Proxy {
 
     fn disturb(&self, way: Way) {
         self.way.send_replace(watch::Sender::new(Way::Open)).send_replace(way);
+    }
+}
+
+/// Connections on which answers are kept back.
+pub(crate) struct Held(watch::Sender<Way>);
+
+impl Held {
+    /// Lets the answers through.
+    pub(crate) fn release(&self) {
+        self.0.send_replace(Way::Open);
     }
 }
 
