@@ -1,23 +1,28 @@
--- Hands out tokens ahead of need as one atomic step, and takes back those that were not. It is `grant` of
--- src/grant/mod.rs in Lua, name by name; what it is good for is told there.
+-- Hands out tokens ahead of need as one atomic step, and takes back those that were not used: what is left of a chunk,
+-- and what was charged too late. It is `grant` of src/grant/mod.rs in Lua, name by name; what it is good for is told
+-- there.
 --
 -- KEYS[n]  The buckets, none twice.
 -- ARGV[1]  A row of little-endian doubles for each of them:
 --            what the bucket's `limit` reads
---            returned  so many tokens come back that were handed out and not spent
---            since     when the oldest of them were, as this script has said it
---            wanted    so many more are asked for
+--            wanted    so many tokens are asked for
+--            drawn     a random number above 0, by which what is charged from now on is known, where there is no ledger
+--            returned  so many times tokens come back; for each of them
+--              tokens   how many
+--              since    by which ledger they are claimed; 0 where they are by time
+--              at       what that ledger had charged directly after they were; or when they were charged, as a script
+--                       has said it
 --
--- The reply is whole numbers: 0, then
---            now         microseconds since 1970
--- then for each bucket
+-- The reply is whole numbers: 0, then for each bucket
 --            tokens      handed out
 --            remaining   whole tokens that are left there
 --            next_in_us  microseconds until there is one more; 0 where it is full
+--            since, charged   the ledger directly after that; 0 where nothing was handed out
+--            void        tokens that came back by a claim that does not hold, and were not credited
 -- or, where a key held what is no state, the place of that key alone: then the key has been deleted, and
 -- nothing else written.
 
-local TAKE, REFUND = 0, 2
+local TAKE = 0
 
 local now = now_us()
 local buckets = token_bucket()
@@ -27,45 +32,68 @@ local asks = {}
 local function read(arguments)
   local at = 1
   for place, key in ipairs(KEYS) do
-    local limit, returned, since, wanted
-    limit, at = buckets.limit(arguments, at)
-    returned, since, wanted, at = struct.unpack('<ddd', arguments, at)
-    local text = get(key)
-    local state = text and buckets.read(limit, text, now)
-    if text and not state then
+    local ask, count = { returned = {} }, nil
+    ask.limit, at = buckets.limit(arguments, at)
+    ask.wanted, ask.drawn, count, at = struct.unpack('<ddd', arguments, at)
+    for number = 1, count do
+      local returned = {}
+      returned.tokens, returned.since, returned.at, at = struct.unpack('<ddd', arguments, at)
+      ask.returned[number] = returned
+    end
+    ask.text = get(key)
+    if ask.text and not buckets.read(ask.limit, ask.text, now) then
       return place
     end
-    asks[place] = {
-      limit = limit, returned = returned, since = since, wanted = wanted, text = text, state = state,
-    }
+    asks[place] = ask
   end
 end
 
--- The state that it leaves to give back tokens that were taken so many microseconds ago. What has been refilled
--- since has come back by itself.
-local function give_back(limit, state, tokens, micros)
-  local refilled = math.ceil(micros / limit.step_us) * limit.per_step
-  local credit = math.max(tokens * limit.per_token - refilled, 0)
-  if credit == 0 then
-    return state
+-- Gives back what comes back. Returns the state that it leaves, and how many tokens were not credited.
+local function take_back(ask)
+  local state, void = ask.text, 0
+  for _, returned in ipairs(ask.returned) do
+    local holds = false
+    if state then
+      state, holds =
+        buckets.give_back(ask.limit, state, now, returned.tokens, returned.since, returned.at)
+    end
+    void = void + (holds and 0 or returned.tokens)
   end
-  local _, settled = buckets.check(limit, state, now, REFUND, 0)
-  local used, updated, grains = struct.unpack('<ddd', settled)
-  return struct.pack('<ddd', math.max(used - credit, 0), updated, grains)
+  return state, void
 end
 
--- Returns what is handed out, what is left, when there is one more, and the state that it leaves.
+-- Returns what is handed out, what is left, when there is one more, the ledger, and what was not credited.
 local function grant(ask)
   local limit = ask.limit
-  local state = give_back(limit, ask.state, ask.returned, math.max(now - ask.since, 0))
-  local tokens = math.min(ask.wanted, (buckets.left(limit, state, now)))
+  local state, void = take_back(ask)
+  local tokens, since, charged = 0, 0, 0
+  if ask.wanted > 0 then
+    state = state and buckets.read(limit, state, now)
+    tokens = math.min(ask.wanted, (buckets.left(limit, state, now)))
+  end
   if tokens > 0 then
     local _, taken = buckets.check(limit, state, now, TAKE, tokens)
-    state = taken
+    state, since, charged = buckets.with_ledger(limit, taken, tokens, ask.drawn)
   end
+  ask.state, ask.tokens = state, tokens
   local remaining = buckets.left(limit, state, now)
   local next_in_us = buckets.check(limit, state, now, TAKE, remaining + 1)
-  return tokens, remaining, math.max(next_in_us, 0), state
+  return tokens, remaining, math.max(next_in_us, 0), since, charged, void
+end
+
+-- Stores what a bucket has become. One that only got something back is kept for as long as before: that needs no rate.
+local function write(key, ask)
+  local state = ask.state
+  if state == ask.text then
+    return
+  end
+  if ask.tokens > 0 then
+    keep(key, state, buckets.fresh_at(ask.limit, state), ask.text, now, 0)
+  elseif buckets.is_fresh(state) then
+    delete(key)
+  else
+    keep_as_long(key, state)
+  end
 end
 
 local unreadable = read(ARGV[1])
@@ -73,14 +101,12 @@ if unreadable then
   delete(KEYS[unreadable])
   return { unreadable }
 end
-local reply = { 0, now }
+local reply = { 0 }
 for _, ask in ipairs(asks) do
   local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], ask.state = grant(ask)
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4], reply[at + 5], reply[at + 6] = grant(ask)
 end
 for place, ask in ipairs(asks) do
-  if ask.state ~= ask.text then
-    keep(KEYS[place], ask.state, buckets.fresh_at(ask.limit, ask.state), ask.text, now, 0)
-  end
+  write(KEYS[place], ask)
 end
 return reply

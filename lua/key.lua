@@ -60,3 +60,9 @@ local function keep(key, text, fresh_at, before, now, longer_ms)
     delete(key)
   end
 end
+
+-- Keeps another string for as long as what was there would have been.
+local function keep_as_long(key, text)
+  redis.call('SET', key, text, 'KEEPTTL')
+  known[key] = text
+end

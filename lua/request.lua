@@ -24,8 +24,9 @@
 --            told_by  the place of the key that tells the limit what workers report; 0 where it takes none
 --          and the lease's bytes.
 --
--- The reply is an array. First in it is a string of little-endian doubles, for each request that was decided: where
--- it takes a lease,
+-- The reply is an array. First in it is a string of little-endian doubles:
+--            now         microseconds since 1970
+-- then for each request that was decided: where it takes a lease,
 --            leased      microseconds until the lease's deadline; 0 where there is none, -1 where its id is
 --                        held for another request, and -2 less that time where it was held for this one
 --                        already
@@ -57,7 +58,7 @@ local request, at, first_key = 0, 1, 0
 -- Of checks apart from each other: what checks what, what was stored, and what comes of it.
 local checked, checking, texts, overs, states, lefts, fulls = {}, {}, {}, {}, {}, {}, {}
 -- What is told of those that were decided, and of those that were not; and the reply that it will be in.
-local told, not_decided, reply = {}, {}, { '', '' }
+local told, not_decided, reply = { pack('<d', now) }, {}, { '', '' }
 
 local function need_others()
   if not settlement then

@@ -128,6 +128,7 @@ impl Decider {
         let (pending, degraded) = (Pending::default(), Degraded::default());
         let local = Memory::new(MOST_LOCAL_KEYS);
         pending.expect_leases_of(&rules);
+        store.expect_rules(rules.generation(), false);
         let [refunds_ignored, bad_reports, too_many_workers, unmetered] = Default::default();
         Arc::new(Self {
             rules: ArcSwap::from_pointee(rules),
@@ -170,8 +171,11 @@ impl Decider {
     fn replace(&self, next: impl FnOnce(&Rules) -> Rules) -> Arc<Rules> {
         // One after the other, so that each goes on from the last.
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = next(&self.rules());
+        let before = self.rules();
+        let rules = next(&before);
         self.pending.expect_leases_of(&rules);
+        // What was taken under the rules in force is dropped before others are, so that it speaks by no limit of theirs.
+        self.store.expect_rules(rules.generation(), before.outdates_grants(&rules));
         let replaced = self.rules.swap(Arc::new(rules));
         // There may be room now for those who wait.
         self.store.queues().announce_to_all();

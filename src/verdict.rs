@@ -21,7 +21,7 @@ use crate::{
     lease::{
         Attempt, By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term,
     },
-    limiter::{Checked, Cost, Limit, State, Wait},
+    limiter::{Checked, Cost, Limit, State, Wait, token_bucket},
     worker::{Settings, Worker, Workers},
 };
 use smallvec::SmallVec;
@@ -39,12 +39,25 @@ pub struct Question {
     pub checks: Vec<Check>,
     /// The lease under which it takes what it takes; there wherever a check takes slots.
     pub taking: Option<Taking>,
+    /// The generation of the rules that it follows.
+    pub generation: u64,
+}
+
+/// What a rate was charged by a request that did not get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    /// Which of the request's states.
+    pub slot: usize,
+    /// The limit by which it was charged.
+    pub limit: token_bucket::Limit,
+    /// How many tokens.
+    pub tokens: u64,
 }
 
 impl Question {
     /// A question that takes no lease.
     pub fn new(keys: Vec<Key>, checks: Vec<Check>) -> Self {
-        Self { keys, checks, taking: None }
+        Self { keys, checks, ..Self::default() }
     }
 
     /// Whether it takes slots, if it is admitted.
@@ -83,26 +96,24 @@ impl Question {
         self.checks.iter().any(Check::is_charge)
     }
 
-    /// What gives back the rates that it was charged `ago` microseconds ago at most, where this is the answer
-    /// to it; `None` where it was charged nothing that can be given back. What has been refilled since has
-    /// come back by itself, and may have been taken by others: to give that back as well would let pass more
-    /// than the limit. What is settled regardless was spent whoever asks, and what is held is given back by
-    /// its lease.
-    #[must_use]
-    pub fn giving_back(&self, answer: Answer, ago_us: u64) -> Option<Self> {
+    /// What rates were charged that can be given back, where this is the answer. What is settled regardless was spent
+    /// in any case, and what is held is given back by its lease.
+    pub fn charged(&self, answer: Answer) -> Vec<Charge> {
         if matches!(answer.leased, Leased::Again { .. } | Leased::Conflict) {
-            return None;
+            return Vec::new();
         }
         let Verdict { outcomes, refusal, .. } = Verdict::of(&self.checks, answer);
-        let charged = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
-            let Cost::Take(amount) = check.cost else { return None };
-            let left = amount.saturating_sub(check.limit.refilled_in(ago_us));
-            (check.is_charge() && outcome.over.is_none() && left > 0)
-                .then(|| Check::of(check.slot, check.limit, Cost::Refund(left)))
+        if refusal.is_some() {
+            return Vec::new();
+        }
+        let charges = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
+            let (Limit::TokenBucket(limit), Cost::Take(tokens)) = (check.limit, check.cost) else {
+                return None;
+            };
+            let is_charged = check.is_charge() && outcome.over.is_none();
+            is_charged.then_some(Charge { slot: check.slot, limit, tokens })
         });
-        let checks: Vec<Check> = charged.collect();
-        let is_charged = refusal.is_none() && !checks.is_empty();
-        is_charged.then(|| Self { keys: self.keys.clone(), checks, taking: None })
+        charges.collect()
     }
 
     /// Has it take what it takes under a lease, which lasts as long as every limit allows whose slots it
@@ -290,7 +301,7 @@ pub fn settle(
     stored: &[Option<State>],
     now: Timestamp,
 ) -> (Answer, Few<Write>) {
-    let Question { keys, checks, taking } = question;
+    let Question { keys, checks, taking, .. } = question;
     let checks = &told(checks, stored, now);
     let mut states = Working::new(checks, stored, now);
     let mut record = taking.as_ref().map(|taking| {

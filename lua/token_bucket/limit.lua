@@ -8,6 +8,9 @@
 --   used              grains gone
 --   updated           up to when the refill has been counted, in microseconds since 1970
 --   grains_per_token  the size of those grains
+-- or of 40, where chunks are taken ahead of need: then its ledger (src/limiter/token_bucket/ledger.rs) follows:
+--   since             which ledger it is: a number above 0, drawn when it began
+--   charged           the sum of all charges since, in grains
 --
 -- In ARGV, doubles too:
 --   burst             how many tokens it holds
@@ -40,9 +43,18 @@ local function token_bucket()
     }, at
   end
 
+  local PLAIN, WITH_LEDGER = 24, 40
+
+  -- Whether the end of such a string is a ledger.
+  local function has_ledger(text)
+    local since, charged = unpack('<dd', text, PLAIN + 1)
+    return since > 0 and is_count(since) and is_count(charged)
+  end
+
   -- What the numbers of a state are, nil where the string is none.
   local function parse(text)
-    if type(text) ~= 'string' or #text ~= 24 then
+    local length = type(text) == 'string' and #text
+    if length ~= PLAIN and not (length == WITH_LEDGER and has_ledger(text)) then
       return nil
     end
     local used, updated, grains_per_token = unpack('<ddd', text)
@@ -56,12 +68,17 @@ local function token_bucket()
     end
   end
 
+  -- The same state with these numbers in front, its ledger behind them.
+  local function with(text, used, updated, grains_per_token)
+    return pack('<ddd', used, updated, grains_per_token) .. string.sub(text, PLAIN + 1)
+  end
+
   -- The state in a string, nil where it is none. It stays a string: to take it apart where it is needed costs less
   -- than a table. One from far ahead is pulled back.
   local function read(_, text, now)
     local used, updated, grains_per_token = parse(text)
     if used and updated - now > MOST_AHEAD_US then
-      return pack('<ddd', used, now, grains_per_token)
+      return with(text, used, now, grains_per_token)
     end
     return used and text
   end
@@ -100,7 +117,7 @@ local function token_bucket()
     end
     local pulled_back
     if updated - now > MOST_AHEAD_US then
-      updated, pulled_back = now, pack('<ddd', used, now, grains_per_token)
+      updated, pulled_back = now, with(state, used, now, grains_per_token)
     end
     used = used_of(limit, used, grains_per_token)
     local steps = now > updated and floor((now - updated) / limit.step_us) or 0
@@ -151,6 +168,17 @@ local function token_bucket()
     return left_of(limit, used, updated, now)
   end
 
+  -- What the ledger of a state becomes by a charge under this limit: empty where it ends. It does where the state is cut,
+  -- or counted in other grains.
+  local function ledger_after(limit, state, charge)
+    local used, _, grains_per_token, since, charged = unpack('<ddddd', state)
+    charged = charged + charge
+    if grains_per_token ~= limit.per_token or used > limit.most_used or charged > MOST then
+      return ''
+    end
+    return pack('<dd', since, charged)
+  end
+
   -- Returns how long until it passes, 0 where it does; the state it leaves, nil where it leaves things as they
   -- were; and what is left then. Returns nothing where the string is no state.
   local function check(limit, state, now, cost, tokens)
@@ -159,18 +187,25 @@ local function token_bucket()
       return nil
     end
     local over, taken
+    local charge = tokens * limit.per_token
     if cost == PEEK then
       over = lacks(limit, used, updated, now, 1)
     elseif cost ~= TAKE then
-      over, taken = 0, max(used - tokens * limit.per_token, 0)
+      over, taken, charge = 0, max(used - charge, 0), 0
     elseif limit.overdraw then
       over, taken = overdrawn(limit, used, updated, now, tokens)
+      -- Where a part of the charge is cut off, the ledger ends.
+      charge = used + charge <= limit.most_used and charge or math.huge
     else
       over = lacks(limit, used, updated, now, tokens)
-      taken = over == 0 and used + tokens * limit.per_token or nil
+      taken = over == 0 and used + charge or nil
     end
     if taken then
-      return over, pack('<ddd', taken, updated, limit.per_token), left_of(limit, taken, updated, now)
+      local becomes = pack('<ddd', taken, updated, limit.per_token)
+      if state and #state > PLAIN then
+        becomes = becomes .. ledger_after(limit, state, charge)
+      end
+      return over, becomes, left_of(limit, taken, updated, now)
     end
     return over, pulled_back, left_of(limit, used, updated, now)
   end
@@ -186,8 +221,69 @@ local function token_bucket()
     return used > 0 and updated + drained_in_us(limit, used, updated, updated, 0) or 0
   end
 
+  -- The grains to credit for tokens that were charged when the ledger stood so; nil where the claim is void.
+  local function credit_by_charges(state, tokens, since, charged)
+    local used, _, grains_per_token, its_since, its_charged = unpack('<ddddd', state)
+    if its_since ~= since or its_charged < charged then
+      return nil
+    end
+    return min(tokens * grains_per_token, max(used - (its_charged - charged), 0))
+  end
+
+  -- The same for tokens that were charged at that instant.
+  local function credit_by_time(limit, state, now, tokens, at)
+    local used, updated, grains_per_token = unpack('<ddd', state)
+    if limit.overdraw or grains_per_token ~= limit.per_token or now < at or now < updated then
+      return nil
+    end
+    local own = min(tokens, limit.burst) * limit.per_token
+    local credit = max(own - ceil((now - at) / limit.step_us) * limit.per_step, 0)
+    if credit > used then
+      return nil
+    end
+    if #state > PLAIN then
+      local _, charged = unpack('<dd', state, PLAIN + 1)
+      if charged < own then
+        return nil
+      end
+    end
+    return credit
+  end
+
+  -- Gives back tokens by a claim: `since` and `charged` of the ledger, or 0 and the instant of the charge. Returns the
+  -- state that it leaves, and whether the claim holds.
+  local function give_back(limit, state, now, tokens, since, at)
+    local credit
+    if since == 0 then
+      credit = credit_by_time(limit, state, now, tokens, at)
+    elseif #state > PLAIN then
+      credit = credit_by_charges(state, tokens, since, at)
+    end
+    if not credit then
+      return state, false
+    end
+    local used, updated, grains_per_token = unpack('<ddd', state)
+    return with(state, used - credit, updated, grains_per_token), true
+  end
+
+  -- The state with a ledger, which begins with what was charged last where it has none yet. Returns that ledger, too.
+  local function with_ledger(limit, state, tokens, drawn)
+    if #state == PLAIN then
+      state = state .. pack('<dd', drawn, tokens * limit.per_token)
+    end
+    return state, unpack('<dd', state, PLAIN + 1)
+  end
+
+  -- Whether it equals one that was never used, whatever the limit.
+  local function is_fresh(state)
+    return unpack('<d', state) == 0
+  end
+
   return {
     limit = limit,
+    is_fresh = is_fresh,
+    give_back = give_back,
+    with_ledger = with_ledger,
     read = read,
     write = write,
     check = check,

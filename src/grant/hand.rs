@@ -3,9 +3,13 @@
 use super::{Ask, Granted, demand::Demand};
 use crate::{
     clock::Timestamp,
-    limiter::{Limit, token_bucket},
+    limiter::{
+        Limit,
+        token_bucket::{self, Claim, Ledger, Returned},
+    },
     verdict::Outcome,
 };
+use std::num::NonZeroU64;
 
 /// The least that is worth asking for ahead of need: so many requests, and as many tokens.
 const LEAST: u64 = 4;
@@ -46,8 +50,8 @@ struct Slice {
     tokens: u64,
     /// When the bucket was asked for them, which is before they were taken.
     taken: Timestamp,
-    /// When they were, by the store's clock.
-    since: Timestamp,
+    /// By which what is left of them may be given back.
+    ledger: Option<Ledger>,
 }
 
 /// The bucket had less than was asked for: until then, it is not asked, and what is not in hand is refused.
@@ -142,19 +146,19 @@ impl Hand {
     }
 
     /// What to ask of the bucket: what is too old comes back, and as much is asked for as is needed. `None` where
-    /// there is nothing to ask. Until it is answered it has that back and nothing more.
-    pub fn ask(&mut self, now: Timestamp) -> Option<Ask> {
+    /// there is nothing to ask. Until it is answered it has that back and nothing more. `drawn` is a random number.
+    pub fn ask(&mut self, now: Timestamp, drawn: NonZeroU64) -> Option<Ask> {
         let wanted = self.wanted(now).min(self.room(now));
         let wanted = if now < self.pause { 0 } else { wanted };
         let max_age_us = self.max_age_us;
-        let ask = self.give_back(wanted, |slice| now - slice.taken >= max_age_us)?;
+        let ask = self.give_back(wanted, drawn, |slice| now - slice.taken >= max_age_us)?;
         self.asked = Some(now);
         Some(ask)
     }
 
     /// What gives back all that it has; `None` where it has nothing.
-    pub fn give_back_all(&mut self) -> Option<Ask> {
-        self.give_back(0, |_| true)
+    pub fn give_back_all(&mut self, drawn: NonZeroU64) -> Option<Ask> {
+        self.give_back(0, drawn, |_| true)
     }
 
     /// The answer to what was asked then. `Short` where the bucket has run empty. An answer to what this hand has not
@@ -163,14 +167,14 @@ impl Hand {
         &mut self,
         now: Timestamp,
         (asked, ask): (Timestamp, &Ask),
-        (granted, since): (Granted, Timestamp),
+        granted: Granted,
     ) -> Option<Short> {
         if self.asked != Some(asked) || ask.limit != self.limit {
             return None;
         }
         self.asked = None;
         self.left = granted.remaining;
-        let slice = Slice { tokens: granted.tokens, taken: asked, since };
+        let slice = Slice { tokens: granted.tokens, taken: asked, ledger: granted.ledger };
         let [first, second] = &mut self.slices;
         if first.tokens == 0 {
             (*first, *second) = (*second, Slice::default());
@@ -225,18 +229,22 @@ impl Hand {
         now - slice.taken >= self.max_age_us
     }
 
-    /// Takes the slices out that are to come back. Of several the first was taken first: what has been refilled since
-    /// then counts once.
-    fn give_back(&mut self, wanted: u64, comes_back: impl Fn(&Slice) -> bool) -> Option<Ask> {
-        let mut ask = Ask { limit: self.limit, returned: 0, since: Timestamp::default(), wanted };
+    /// Takes the slices out that are to come back, each by its own claim.
+    fn give_back(
+        &mut self,
+        wanted: u64,
+        drawn: NonZeroU64,
+        comes_back: impl Fn(&Slice) -> bool,
+    ) -> Option<Ask> {
+        let mut returned = Vec::new();
         for slice in &mut self.slices {
             if slice.tokens > 0 && comes_back(slice) {
-                ask.since =
-                    if ask.returned == 0 { slice.since } else { ask.since.min(slice.since) };
-                ask.returned += slice.tokens;
-                *slice = Slice::default();
+                let Slice { tokens, ledger, .. } = std::mem::take(slice);
+                let claim = ledger.map(Claim::Charged);
+                returned.extend(claim.map(|claim| Returned { tokens, claim }));
             }
         }
-        (ask.returned > 0 || ask.wanted > 0).then_some(ask)
+        let ask = Ask { limit: self.limit, returned, wanted, drawn };
+        (ask.wanted > 0 || !ask.returned.is_empty()).then_some(ask)
     }
 }

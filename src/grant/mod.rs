@@ -2,18 +2,12 @@
 //! back what it does not need. So a request need not wait for the store, and hundreds cost it one call.
 //!
 //! Tokens are taken before they are spent, so no more are spent than the bucket gave out. They may be spent for so
-//! long after, `max_age`; and of what comes back, only that is credited which has not been refilled meanwhile:
+//! long after, `max_age`; and of what comes back, only that is credited which has not been refilled meanwhile
+//! (`limiter/token_bucket/ledger.rs`): each chunk is claimed by what the bucket has been charged since, so that this
+//! holds also where the limit was changed or the clock was set back. So all replicas together never admit more than
+//! `burst + rate × (t + max_age)`, and what callers give back.
 //!
-//! ```text
-//!     the bucket   ├──────────────── left ────────────────┤▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒┤ burst
-//!                                                         └── in some hand ──┘
-//!                                            refill ─────▶ ◀── not credited any more
-//! ```
-//!
-//! So what is left and what may still be credited are together never more than the burst, as they were when the
-//! slice was taken: the refill adds to the one and takes from the other. Whatever is spent in a time of t was
-//! in the bucket `max_age` before it, or could be credited to it, or was refilled since: all replicas
-//! together never admit more than `burst + rate × (t + max_age)`.
+//! The same step gives back what was charged too late ([`Claim::At`](token_bucket::Claim::At)).
 //!
 //! The price is that tokens in the hand of one replica are refused by others, and that those which are lost with
 //! it, or come back late, come back by the refill alone.
@@ -29,21 +23,32 @@ pub use hand::{Hand, Short};
 
 use crate::{
     clock::Timestamp,
-    limiter::{Cost, Limit, State, Wait, token_bucket},
-    verdict::{Kept, Write},
+    limiter::{
+        Cost, Limit, State, Wait,
+        token_bucket::{self, Ledger, Returned},
+    },
+    verdict::Kept,
 };
+use std::num::NonZeroU64;
 
 /// What a replica asks of one bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// The bucket.
     pub limit: token_bucket::Limit,
-    /// So many tokens come back that were handed out and not spent.
-    pub returned: u64,
-    /// When the oldest of them were, by the store's clock.
-    pub since: Timestamp,
+    /// Tokens that come back, each chunk by itself.
+    pub returned: Vec<Returned>,
     /// So many more are asked for.
     pub wanted: u64,
+    /// A number drawn for this ask: its ledger, where the bucket has none yet.
+    pub drawn: NonZeroU64,
+}
+
+impl Ask {
+    /// How many tokens come back.
+    pub fn tokens_returned(&self) -> u64 {
+        self.returned.iter().map(|returned| returned.tokens).sum()
+    }
 }
 
 /// What it is given.
@@ -55,45 +60,77 @@ pub struct Granted {
     pub remaining: u64,
     /// Microseconds until there is one more, if nobody takes any; 0 where it is full.
     pub next_in_us: u64,
+    /// By which what was handed out may be given back.
+    pub ledger: Option<Ledger>,
+    /// Tokens that came back by a claim that does not hold, and were not credited.
+    pub void: u64,
 }
 
-/// The atomic step: for each bucket, what stands there, and what is asked of it. Returns what is given, and what to
-/// write.
-pub fn grant(asks: &[Ask], stored: &[Option<State>], now: Timestamp) -> (Vec<Granted>, Vec<Write>) {
-    let (mut all, mut writes) = (Vec::with_capacity(asks.len()), Vec::new());
-    for (slot, (ask, stored)) in asks.iter().zip(stored).enumerate() {
-        let (granted, state) = grant_one(ask, stored.as_ref(), now);
-        all.push(granted);
-        if let Some(state) = state.filter(|state| stored.as_ref() != Some(state)) {
-            let limit = Limit::TokenBucket(ask.limit);
-            let kept = limit.fresh_at(&state).map(|fresh_at| {
-                let refill_us = limit.refill_us();
-                Kept { state, fresh_at, refill_us }
-            });
-            // To forget what was never stored is to do nothing.
-            if kept.is_some() || stored.is_some() {
-                writes.push(Write { slot, kept });
-            }
-        }
-    }
-    (all, writes)
+/// What becomes of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It is kept for as long as its limit says.
+    Written(Kept),
+    /// Something came back, and nothing else: it is kept for as long as before.
+    Credited(State),
+    /// It is forgotten.
+    Forgotten,
 }
 
-fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Option<State>) {
+/// The atomic step: for each bucket, what stands there, and what is asked of it. Returns what is given, and what becomes
+/// of it; `None` where it stays as it is.
+pub fn grant(
+    asks: &[Ask],
+    stored: &[Option<State>],
+    now: Timestamp,
+) -> (Vec<Granted>, Vec<Option<Change>>) {
+    asks.iter().zip(stored).map(|(ask, stored)| grant_one(ask, stored.as_ref(), now)).unzip()
+}
+
+fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Option<Change>) {
     let limit = Limit::TokenBucket(ask.limit);
-    let pulled_back = stored.and_then(|state| limit.pulled_back(state, now));
-    let mut state = pulled_back.or_else(|| stored.cloned());
-    let bucket = state.as_ref().and_then(State::token_bucket);
-    let credited = ask.limit.give_back(bucket, now, (ask.returned, now - ask.since));
-    state = credited.map(State::TokenBucket).or(state);
-    let tokens = ask.wanted.min(limit.remaining(state.as_ref(), now));
-    if tokens > 0 {
-        state = limit.check(state.as_ref(), now, Cost::Take(tokens)).state;
+    let (mut state, void) = take_back(ask, stored.and_then(State::token_bucket), now);
+    let (wanted, mut tokens) = (ask.wanted.min(ask.limit.burst().into()), 0);
+    if wanted > 0 {
+        state = state.map(|state| state.pulled_back(now).unwrap_or(state));
+        tokens = wanted.min(ask.limit.remaining(state, now));
     }
-    let remaining = limit.remaining(state.as_ref(), now);
-    let next_in_us = match limit.check(state.as_ref(), now, Cost::Take(remaining + 1)).over {
+    if tokens > 0 {
+        let taken = ask.limit.check(state, now, Cost::Take(tokens)).state;
+        state = taken.map(|state| ask.limit.with_ledger(state, tokens, ask.drawn));
+    }
+    let ledger = state.and_then(|state| state.ledger).filter(|_| tokens > 0);
+    // An instant that lies too far ahead to be true is not believed, also where nothing is written.
+    let seen = state.map(|state| state.pulled_back(now).unwrap_or(state));
+    let remaining = ask.limit.remaining(seen, now);
+    let next_in_us = match ask.limit.check(seen, now, Cost::Take(remaining + 1)).over {
         Some(Wait::Micros(micros)) => micros,
         _ => 0,
     };
-    (Granted { tokens, remaining, next_in_us }, state)
+    let state = state.map(State::TokenBucket);
+    let changed = state.filter(|state| stored != Some(state));
+    let change = changed.map(|state| match (limit.fresh_at(&state), tokens) {
+        (Some(fresh_at), 1..) => {
+            Change::Written(Kept { state, fresh_at, refill_us: limit.refill_us() })
+        }
+        _ if state.token_bucket().is_some_and(|state| state.used > 0) => Change::Credited(state),
+        _ => Change::Forgotten,
+    });
+    (Granted { tokens, remaining, next_in_us, ledger, void }, change)
+}
+
+/// The state once it has back what comes back, and how many tokens are not credited.
+fn take_back(
+    ask: &Ask,
+    mut state: Option<token_bucket::State>,
+    now: Timestamp,
+) -> (Option<token_bucket::State>, u64) {
+    let mut void = 0;
+    for returned in &ask.returned {
+        let given_back = state.map(|state| ask.limit.give_back(state, now, *returned));
+        let holds = given_back.is_some_and(|(_, holds)| holds);
+        state = given_back.map(|(state, _)| state);
+        void += if holds { 0 } else { returned.tokens };
+    }
+    (state, void)
 }

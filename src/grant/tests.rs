@@ -1,9 +1,10 @@
 use super::*;
 use crate::{
-    limiter::token_bucket::{Grants, Rate},
+    limiter::token_bucket::{Claim, Grants, Rate},
     unit::Unit,
 };
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 const SECOND: u64 = 1_000_000;
@@ -18,6 +19,37 @@ fn fast() -> token_bucket::Limit {
     limit(Rate::per(10_000, Unit::Second), 10_000)
 }
 
+fn per(tokens: u32, unit: Unit, burst: u32) -> token_bucket::Limit {
+    limit(Rate::per(tokens, unit), burst)
+}
+
+/// A number that no other ask has.
+fn drawn() -> NonZeroU64 {
+    static LAST: AtomicU64 = AtomicU64::new(1);
+    NonZeroU64::new(LAST.fetch_add(1, Ordering::Relaxed)).unwrap()
+}
+
+fn wants(limit: token_bucket::Limit, wanted: u64) -> Ask {
+    Ask { limit, returned: Vec::new(), wanted, drawn: drawn() }
+}
+
+/// What gives back so much of a chunk.
+fn gives_back(limit: token_bucket::Limit, chunk: Granted, tokens: u64) -> Ask {
+    let claim = Claim::Charged(chunk.ledger.unwrap());
+    Ask { returned: vec![Returned { tokens, claim }], ..wants(limit, 0) }
+}
+
+fn given(tokens: u64, remaining: u64, next_in_us: u64) -> Granted {
+    let ledger = Some(Ledger { since: drawn(), charged: tokens });
+    Granted { tokens, remaining, next_in_us, ledger, void: 0 }
+}
+
+impl Granted {
+    fn without_ledger(self) -> Self {
+        Self { ledger: None, ..self }
+    }
+}
+
 /// The bucket where it is shared.
 #[derive(Default)]
 struct Bucket {
@@ -28,9 +60,14 @@ struct Bucket {
 impl Bucket {
     fn grant(&mut self, ask: &Ask, now: Timestamp) -> Granted {
         self.calls += 1;
-        let (granted, writes) = grant(&[*ask], std::slice::from_ref(&self.state), now);
-        for Write { kept, .. } in writes {
-            self.state = kept.map(|kept| kept.state);
+        let (granted, changes) =
+            grant(std::slice::from_ref(ask), std::slice::from_ref(&self.state), now);
+        match changes.into_iter().next().unwrap() {
+            Some(Change::Written(Kept { state, .. }) | Change::Credited(state)) => {
+                self.state = Some(state);
+            }
+            Some(Change::Forgotten) => self.state = None,
+            None => {}
         }
         granted[0]
     }
@@ -50,7 +87,7 @@ struct Call {
     ask: Ask,
     decides: Timestamp,
     arrives: Timestamp,
-    answer: Option<(Granted, Timestamp)>,
+    answer: Option<Granted>,
 }
 
 /// A replica: its hand, what is on its way, and what it has admitted, when.
@@ -94,12 +131,12 @@ impl Replica {
         let here = self.here(now);
         if let Some(call) = &mut self.call {
             if call.answer.is_none() && now >= call.decides {
-                call.answer = Some((bucket.grant(&call.ask, now), now));
+                call.answer = Some(bucket.grant(&call.ask, now));
             }
             if now >= call.arrives
                 && let Some(Call { asked, ask, answer: Some(answer), .. }) = self.call.take()
             {
-                self.granted += answer.0.tokens;
+                self.granted += answer.tokens;
                 if let Some(short) = self.hand.granted(here, (asked, &ask), answer) {
                     self.refuses_until = here + short.wait_us;
                 }
@@ -108,9 +145,9 @@ impl Replica {
         let wants = self.hand.is_due(here, 2000) || self.hand.is_to_give_back(here);
         if self.call.is_none()
             && wants
-            && let Some(ask) = self.hand.ask(here)
+            && let Some(ask) = self.hand.ask(here, drawn())
         {
-            self.returned += ask.returned;
+            self.returned += ask.tokens_returned();
             let decides = now + takes_us.0;
             let arrives = decides + takes_us.1;
             self.call = Some(Call { asked: here, ask, decides, arrives, answer: None });
@@ -120,52 +157,123 @@ impl Replica {
 
 #[test]
 fn hands_out_what_is_there_and_says_what_is_left() {
-    let ask = Ask { limit: fast(), returned: 0, since: NOW, wanted: 400 };
+    let ask = wants(fast(), 400);
     let mut bucket = Bucket::default();
     let granted = bucket.grant(&ask, NOW);
-    assert_eq!(granted, Granted { tokens: 400, remaining: 9600, next_in_us: 100 });
-    let granted = bucket.grant(&Ask { wanted: 20_000, ..ask }, NOW + 150);
-    assert_eq!(granted, Granted { tokens: 9601, remaining: 0, next_in_us: 50 });
-    assert_eq!(bucket.grant(&ask, NOW + 150).tokens, 0);
+    assert_eq!(Granted { ledger: None, ..granted }, given(400, 9600, 100).without_ledger());
+    let granted = bucket.grant(&wants(fast(), 20_000), NOW + 150);
+    assert_eq!((granted.tokens, granted.remaining, granted.next_in_us), (9601, 0, 50));
+    assert_eq!(bucket.grant(&ask, NOW + 150), given(0, 0, 50).without_ledger());
     // To ask for nothing is to look.
-    let granted = bucket.grant(&Ask { wanted: 0, ..ask }, NOW + 2 * SECOND);
-    assert_eq!(granted, Granted { tokens: 0, remaining: 10_000, next_in_us: 0 });
+    let granted = bucket.grant(&wants(fast(), 0), NOW + 2 * SECOND);
+    assert_eq!(granted, given(0, 10_000, 0).without_ledger());
 }
 
 #[test]
 fn credits_what_has_not_been_refilled_since() {
-    let ask = |returned, since, wanted| Ask { limit: fast(), returned, since, wanted };
     let mut bucket = Bucket::default();
-    bucket.grant(&ask(0, NOW, 500), NOW);
+    let chunk = bucket.grant(&wants(fast(), 500), NOW);
     bucket.take(fast(), 9500, NOW);
-    // 300 have come by then, and 200 are credited.
+    // 300 have come by then, all of them to what was charged first; and 200 are credited.
     let later = NOW + 30_000;
-    assert_eq!(bucket.grant(&ask(500, NOW, 0), later).remaining, 500);
-    assert_eq!(bucket.grant(&ask(500, NOW, 0), later).remaining, 700);
-    // A half of a token, to that which has just come.
-    assert_eq!(bucket.grant(&ask(500, later, 0), later + 49_950).remaining, 700 + 500);
-    assert_eq!(bucket.grant(&ask(500, NOW, 0), later + 49_950).next_in_us, 100);
-    // More than it holds is not given back by anybody.
-    assert_eq!(bucket.grant(&ask(u64::MAX, later, 0), later + 50_000).remaining, 10_000);
-    assert_eq!(bucket.state, None);
+    bucket.take(fast(), 300, later);
+    assert_eq!(bucket.grant(&gives_back(fast(), chunk, 500), later).remaining, 200);
+}
+
+/// The chunk's place was refilled before the rate was lowered.
+#[test]
+fn a_lowered_rate_brings_nothing_back_twice() {
+    let (fast, slow) = (per(10, Unit::Second, 10), per(10, Unit::Hour, 10));
+    let mut bucket = Bucket::default();
+    let chunk = bucket.grant(&wants(fast, 4), NOW);
+    let later = NOW + 500_000;
+    let mut admitted = u64::from(bucket.take(fast, 10, later)) * 10;
+    bucket.grant(&gives_back(slow, chunk, 4), later);
+    while bucket.take(slow, 1, later) {
+        admitted += 1;
+    }
+    assert_eq!(admitted, 10);
+}
+
+#[test]
+fn a_lowered_burst_brings_nothing_back_twice() {
+    let (two, one) = (per(1, Unit::Hour, 2), per(1, Unit::Hour, 1));
+    let mut bucket = Bucket::default();
+    let chunk = bucket.grant(&wants(two, 1), NOW);
+    let hour = NOW + 3600 * SECOND;
+    assert!(bucket.take(two, 1, NOW));
+    // Used 2, cut to 1, of which the hour brings all back.
+    assert!(bucket.take(one, 1, hour));
+    assert_eq!(bucket.grant(&gives_back(one, chunk, 1), hour).void, 1);
+    assert!(!bucket.take(one, 1, hour), "2 of 1");
+}
+
+#[test]
+fn a_clock_that_is_set_back_brings_nothing_back_twice() {
+    let one = per(1, Unit::Second, 1);
+    let mut bucket = Bucket::default();
+    let chunk = bucket.grant(&wants(one, 1), NOW);
+    let mut admitted = u64::from(bucket.take(one, 1, NOW + SECOND));
+    bucket.grant(&gives_back(one, chunk, 1), NOW);
+    admitted += u64::from(bucket.take(one, 1, NOW));
+    assert_eq!(admitted, 1);
+}
+
+/// Claims on what another ledger, another unit or no state at all has taken the place of are void.
+#[test]
+fn what_was_charged_to_a_ledger_that_is_gone_is_not_given_back() {
+    let limit = per(10, Unit::Day, 10);
+    let mut bucket = Bucket::default();
+    let chunk = bucket.grant(&wants(limit, 3), NOW);
+    let back = gives_back(limit, chunk, 3);
+    let state = bucket.state.take();
+    assert_eq!((bucket.grant(&back, NOW).void, &bucket.state), (3, &None), "it was lost");
+    bucket.grant(&wants(limit, 5), NOW);
+    let granted = bucket.grant(&back, NOW);
+    assert_eq!((granted.void, granted.remaining), (3, 5), "another began");
+    for other in [per(10, Unit::Hour, 10), per(10, Unit::Day, 2), limit.with_overdraw()] {
+        bucket.state = state.clone();
+        bucket.take(other, 30, NOW);
+        bucket.take(other, 1, NOW + 100 * 86_400 * SECOND);
+        let is_void = bucket.grant(&back, NOW + 100 * 86_400 * SECOND).void == 3;
+        assert!(is_void, "{other:?}");
+    }
+    // A sum that is too high begins anew.
+    let mut full = state.unwrap().token_bucket().unwrap();
+    full.ledger = full.ledger.map(|ledger| Ledger { charged: (1 << 53) - 1, ..ledger });
+    bucket.state = Some(State::TokenBucket(full));
+    bucket.take(limit, 1, NOW);
+    assert_eq!(bucket.state.as_ref().unwrap().token_bucket().unwrap().ledger, None);
+}
+
+#[test]
+fn two_chunks_are_given_back_each_by_its_own_claim() {
+    let limit = per(10, Unit::Day, 10);
+    let mut bucket = Bucket::default();
+    let [first, second] = [3, 4].map(|tokens| bucket.grant(&wants(limit, tokens), NOW));
+    assert_eq!(first.ledger.unwrap().since, second.ledger.unwrap().since);
+    let mut ask = gives_back(limit, first, 2);
+    ask.returned.extend(gives_back(limit, second, 4).returned);
+    let granted = bucket.grant(&ask, NOW);
+    assert_eq!((granted.remaining, granted.void), (9, 0));
 }
 
 #[test]
 fn a_hand_is_filled_by_demand_and_not_for_a_few() {
     let mut hand = Hand::new(fast(), NOW).unwrap();
     hand.note(NOW, 1000);
-    assert_eq!(hand.ask(NOW), None, "one request is no demand");
+    assert_eq!(hand.ask(NOW, drawn()), None, "one request is no demand");
     let (mut hand, mut now) = (Hand::new(fast(), NOW).unwrap(), NOW);
     // One in a millisecond: a slice is for 50 of them.
     for _ in 0..100 {
         now = now + 1000;
         hand.note(now, 1);
     }
-    let ask = hand.ask(now).unwrap();
+    let ask = hand.ask(now, drawn()).unwrap();
     assert!((40..=60).contains(&ask.wanted), "{ask:?}");
     assert!(!hand.is_due(now, 1000), "it is asked for already");
-    let granted = Granted { tokens: ask.wanted, remaining: 9000, next_in_us: 0 };
-    assert_eq!(hand.granted(now + 500, (now, &ask), (granted, now)), None);
+    let granted = given(ask.wanted, 9000, 0);
+    assert_eq!(hand.granted(now + 500, (now, &ask), granted), None);
     assert_eq!(hand.spendable(now + 500), ask.wanted);
     let outcome = hand.spend(now + 500, 10);
     assert_eq!(outcome.remaining, 9000 + ask.wanted - 10);
@@ -180,13 +288,13 @@ fn never_holds_more_than_its_share() {
     for _ in 0..100_000 {
         hand.note(NOW, 7);
     }
-    let ask = hand.ask(NOW).unwrap();
+    let ask = hand.ask(NOW, drawn()).unwrap();
     assert_eq!(ask.wanted, 500);
-    let granted = Granted { tokens: 500, remaining: 0, next_in_us: 0 };
-    hand.granted(NOW, (NOW, &ask), (granted, NOW));
-    assert_eq!(hand.ask(NOW), None);
+    let granted = given(500, 0, 0);
+    hand.granted(NOW, (NOW, &ask), granted);
+    assert_eq!(hand.ask(NOW, drawn()), None);
     hand.spend(NOW, 400);
-    assert_eq!(hand.ask(NOW).unwrap().wanted, 400);
+    assert_eq!(hand.ask(NOW, drawn()).unwrap().wanted, 400);
 }
 
 #[test]
@@ -195,10 +303,9 @@ fn what_is_too_old_is_not_spent_but_comes_back() {
     for _ in 0..100 {
         hand.note(NOW, 1);
     }
-    let ask = hand.ask(NOW).unwrap();
-    let granted = Granted { tokens: 300, remaining: 0, next_in_us: 0 };
-    let taken = NOW + 700;
-    hand.granted(NOW + 1000, (NOW, &ask), (granted, taken));
+    let ask = hand.ask(NOW, drawn()).unwrap();
+    let granted = given(300, 0, 0);
+    hand.granted(NOW + 1000, (NOW, &ask), granted);
     assert_eq!(hand.spendable(NOW + (MAX_AGE_US - 1)), 300);
     assert!(!hand.is_to_give_back(NOW + (MAX_AGE_US - 1)));
     // It counts from when it was asked for, which is before it was taken.
@@ -206,11 +313,12 @@ fn what_is_too_old_is_not_spent_but_comes_back() {
     assert_eq!((hand.spendable(later), hand.tokens()), (0, 300));
     assert!(hand.is_to_give_back(later));
     let much_later = NOW + 20 * MAX_AGE_US;
-    let ask = hand.ask(much_later).unwrap();
-    assert_eq!((ask.returned, ask.since, ask.wanted), (300, taken, 0));
+    let ask = hand.ask(much_later, drawn()).unwrap();
+    let claim = Claim::Charged(granted.ledger.unwrap());
+    assert_eq!((&ask.returned, ask.wanted), (&vec![Returned { tokens: 300, claim }], 0));
     assert!(!hand.is_idle(much_later), "the answer is to come");
-    let nothing = Granted { tokens: 0, remaining: 9, next_in_us: 0 };
-    assert_eq!(hand.granted(much_later, (much_later, &ask), (nothing, much_later)), None);
+    let nothing = given(0, 9, 0);
+    assert_eq!(hand.granted(much_later, (much_later, &ask), nothing), None);
     assert!(hand.is_idle(much_later));
 }
 
@@ -220,10 +328,10 @@ fn an_empty_bucket_is_left_alone_until_a_slice_has_come() {
     for _ in 0..1000 {
         hand.note(NOW, 1);
     }
-    let ask = hand.ask(NOW).unwrap();
+    let ask = hand.ask(NOW, drawn()).unwrap();
     assert_eq!(ask.wanted, 500);
-    let granted = Granted { tokens: 400, remaining: 0, next_in_us: 40 };
-    let short = hand.granted(NOW + 300, (NOW, &ask), (granted, NOW)).unwrap();
+    let granted = given(400, 0, 40);
+    let short = hand.granted(NOW + 300, (NOW, &ask), granted).unwrap();
     // 100 more take 10 ms.
     assert_eq!(short, Short { wait_us: 10_000, passes_us: 10_000 });
     hand.note(NOW + 300, 400);
@@ -239,8 +347,8 @@ fn an_answer_to_another_question_gives_nothing() {
     for _ in 0..100 {
         hand.note(NOW, 1);
     }
-    let ask = hand.ask(NOW).unwrap();
-    let granted = (Granted { tokens: 9, remaining: 0, next_in_us: 0 }, NOW);
+    let ask = hand.ask(NOW, drawn()).unwrap();
+    let granted = given(9, 0, 0);
     hand.granted(NOW, (NOW + 1, &ask), granted);
     assert_eq!(hand.tokens(), 0);
     hand.lost(NOW, NOW);
@@ -344,8 +452,8 @@ proptest! {
                 }
                 Step::Die => replicas[place] = replica(place, now),
                 Step::Leave => {
-                    if let Some(ask) = replicas[place].hand.give_back_all() {
-                        replicas[place].returned += ask.returned;
+                    if let Some(ask) = replicas[place].hand.give_back_all(drawn()) {
+                        replicas[place].returned += ask.tokens_returned();
                         bucket.grant(&ask, now);
                     }
                 }
@@ -365,6 +473,234 @@ proptest! {
             above += u128::from(tokens) * u128::from(period_us);
             last = at;
             prop_assert!(above <= most, "{} too many", (above - most) / u128::from(period_us));
+        }
+    }
+}
+
+/// What gives back tokens that were charged too late, at that instant.
+fn refunds(limit: token_bucket::Limit, tokens: u64, at: Timestamp) -> Ask {
+    let claim = Claim::At(at);
+    Ask { returned: vec![Returned { tokens, claim }], ..wants(limit, 0) }
+}
+
+/// It waits for up to half a minute until it is made, and meanwhile the bucket refills.
+#[test]
+fn a_late_refund_brings_nothing_back_twice_however_late_it_is() {
+    let limit = per(9, Unit::Second, 10);
+    let mut bucket = Bucket::default();
+    assert!(bucket.take(limit, 9, NOW));
+    let later = NOW + SECOND;
+    assert!(bucket.take(limit, 10, later));
+    bucket.grant(&refunds(limit, 9, NOW), later);
+    assert!(!bucket.take(limit, 1, later), "19 of 10");
+    // What is refilled is rounded up to the finest unit.
+    let (limit, mut bucket) = (per(3, Unit::Second, 10), Bucket::default());
+    assert!(bucket.take(limit, 10, NOW));
+    bucket.grant(&refunds(limit, 10, NOW), NOW + 1);
+    assert!(!bucket.take(limit, 10, NOW), "one microsecond of refill was not credited");
+    assert!(bucket.take(limit, 9, NOW));
+}
+
+#[test]
+fn a_late_refund_is_void_where_anything_has_changed_since() {
+    let limit = per(10, Unit::Day, 10);
+    let mut bucket = Bucket::default();
+    assert!(bucket.take(limit, 3, NOW));
+    let void = |bucket: &Bucket, ask: Ask, now| {
+        let mut bucket = Bucket { state: bucket.state.clone(), calls: 0 };
+        bucket.grant(&ask, now).void
+    };
+    assert_eq!(void(&bucket, refunds(limit, 3, NOW), NOW), 0);
+    assert_eq!(void(&bucket, refunds(limit, 4, NOW), NOW), 4, "less is used than it was charged");
+    assert_eq!(void(&bucket, refunds(per(10, Unit::Hour, 10), 3, NOW), NOW), 3, "another unit");
+    assert_eq!(void(&bucket, refunds(limit.with_overdraw(), 3, NOW), NOW), 3);
+    let before = Timestamp::from_micros(NOW.as_micros() - 1);
+    assert_eq!(void(&bucket, refunds(limit, 3, NOW), before), 3, "the clock was set back");
+    assert_eq!(void(&bucket, refunds(limit, 3, before), before), 3, "the state is ahead of it");
+    assert_eq!(void(&Bucket::default(), refunds(limit, 3, NOW), NOW), 3, "it is gone");
+    // A ledger that began after the charge.
+    bucket.grant(&wants(limit, 2), NOW);
+    assert_eq!(void(&bucket, refunds(limit, 3, NOW), NOW), 3);
+    assert_eq!(void(&bucket, refunds(limit, 2, NOW), NOW), 0);
+}
+
+/// What may happen to a bucket whose limit is changed again and again, and whose clock may be set back.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// A replica takes a chunk.
+    Fetch(u64),
+    /// It spends so much of its oldest chunk.
+    Spend(u64),
+    /// It gives back what is left of that.
+    GiveBack,
+    /// A request is decided at the bucket.
+    Take(u64),
+    /// The same where the bucket may be overdrawn.
+    Overdraw(u64),
+    /// A caller gives back.
+    Refund(u64),
+    /// So much time passes.
+    Wait(u64),
+    /// The clock is set back.
+    SetBack(u64),
+    /// Another of the limits is in force.
+    Change(usize),
+}
+
+fn any_events() -> impl Strategy<Value = Vec<Event>> {
+    let tokens = || 1..12_u64;
+    let event = prop_oneof![
+        4 => tokens().prop_map(Event::Fetch),
+        2 => tokens().prop_map(Event::Spend),
+        4 => Just(Event::GiveBack),
+        6 => tokens().prop_map(Event::Take),
+        1 => tokens().prop_map(Event::Overdraw),
+        1 => tokens().prop_map(Event::Refund),
+        4 => (0..3_000_000_u64).prop_map(Event::Wait),
+        1 => (0..90_000_000_u64).prop_map(Event::SetBack),
+        2 => (0..3_usize).prop_map(Event::Change),
+    ];
+    prop::collection::vec(event, 1..40)
+}
+
+/// A chunk in the hands of a replica.
+struct Chunk {
+    taken: usize,
+    granted: Granted,
+    spent: u64,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// What was spent counts from when it was taken, so that the age of chunks needs no allowance.
+    #[test]
+    fn whatever_is_changed_meanwhile_no_more_is_admitted_than_the_bound(
+        rates in prop::array::uniform3(prop_oneof![1..10_u32, Just(0)]),
+        bursts in prop_oneof![
+            (1..12_u32).prop_map(|burst| [burst; 3]),
+            prop::array::uniform3(1..12_u32),
+        ],
+        events in any_events(),
+    ) {
+        let limits = [0, 1, 2].map(|place| match rates[place] {
+            // One that hardly refills, in a unit of its own.
+            0 => per(1, Unit::Day, bursts[place]),
+            rate => per(rate, Unit::Second, bursts[place]),
+        });
+        let (mut bucket, mut now, mut limit) = (Bucket::default(), NOW, limits[0]);
+        let mut chunks = std::collections::VecDeque::<Chunk>::new();
+        // What each charge admitted. How much time had passed by then, and what callers had given back.
+        let mut charges: Vec<u64> = Vec::new();
+        let (mut passed_us, mut given_back) = (0, 0);
+        let mut allowed: Vec<(u64, u64)> = Vec::new();
+        for event in events {
+            let before = bucket.state.as_ref().and_then(State::token_bucket);
+            match event {
+                Event::Fetch(tokens) => {
+                    let granted = bucket.grant(&wants(limit, tokens), now);
+                    chunks.push_back(Chunk { taken: charges.len(), granted, spent: 0 });
+                    charges.push(0);
+                }
+                Event::Spend(tokens) => {
+                    if let Some(Chunk { taken, granted, spent }) = chunks.front_mut() {
+                        *spent = (*spent + tokens).min(granted.tokens);
+                        charges[*taken] = *spent;
+                    }
+                }
+                Event::GiveBack => {
+                    let chunk = chunks.pop_front().filter(|chunk| chunk.granted.tokens > chunk.spent);
+                    if let Some(Chunk { granted, spent, .. }) = chunk {
+                        bucket.grant(&gives_back(limit, granted, granted.tokens - spent), now);
+                    }
+                    continue;
+                }
+                Event::Take(tokens) => {
+                    let admitted = bucket.take(limit, tokens, now);
+                    charges.push(if admitted { tokens } else { 0 });
+                }
+                Event::Overdraw(tokens) => {
+                    bucket.take(limit.with_overdraw(), tokens, now);
+                }
+                Event::Refund(tokens) => {
+                    let checked = Limit::TokenBucket(limit)
+                        .check(bucket.state.as_ref(), now, Cost::Refund(tokens));
+                    bucket.state = checked.state;
+                    given_back += tokens;
+                }
+                Event::Wait(micros) => {
+                    now = now + micros;
+                    passed_us += micros;
+                    continue;
+                }
+                Event::SetBack(micros) => {
+                    now = Timestamp::from_micros(now.as_micros() - micros);
+                    continue;
+                }
+                Event::Change(place) => {
+                    limit = limits[place];
+                    continue;
+                }
+            }
+            // A smaller burst forgets what was used above it.
+            let used = before.map_or(0, |state| state.used.div_ceil(state.grains_per_token));
+            given_back += used.saturating_sub(limit.burst().into());
+            // A state that every limit reads as full is forgotten.
+            let fresh = bucket.state.as_ref().and_then(State::token_bucket);
+            let is_fresh = |limit: &token_bucket::Limit| {
+                fresh.is_none_or(|state| limit.fresh_at(&state).is_none_or(|fresh_at| fresh_at <= now))
+            };
+            if limits.iter().all(is_fresh) {
+                bucket.state = None;
+            }
+            while allowed.len() < charges.len() {
+                allowed.push((passed_us, given_back));
+            }
+        }
+        // All rates are at most the highest, in tokens a second.
+        let rate = u64::from(rates.into_iter().max().unwrap()).max(1);
+        let burst = u64::from(bursts.into_iter().max().unwrap());
+        for first in 0..charges.len() {
+            let mut admitted = 0;
+            for last in first..charges.len() {
+                admitted += charges[last];
+                let passed_us = allowed[last].0 - allowed[first].0;
+                let refunds = allowed[last].1 - allowed[first].1;
+                let most = (burst + refunds) * SECOND + rate * passed_us;
+                prop_assert!(admitted * SECOND <= most, "{} of {}", admitted, most);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Of requests that were charged and refused, each is given back what it was charged, whenever.
+    #[test]
+    fn however_late_refunds_are_no_more_is_admitted_than_the_bound(
+        (rate, burst) in (1..10_u32, 1..12_u32),
+        steps in prop::collection::vec((0..400_000_u64, 1..12_u64, 0..4_u8), 1..60),
+    ) {
+        let limit = per(rate, Unit::Second, burst);
+        let (mut bucket, mut now) = (Bucket::default(), NOW);
+        let mut late = std::collections::VecDeque::new();
+        // What any stretch of time that ends now has had above what arrived in it.
+        let mut above = 0;
+        for (wait_us, tokens, what) in steps {
+            now = now + wait_us;
+            above = u64::saturating_sub(above, wait_us * u64::from(rate));
+            match what {
+                0 if bucket.take(limit, tokens, now) => late.push_back((tokens, now)),
+                1 => {
+                    if let Some((tokens, at)) = late.pop_front() {
+                        bucket.grant(&refunds(limit, tokens, at), now);
+                    }
+                }
+                _ if bucket.take(limit, tokens, now) => above += tokens * SECOND,
+                _ => {}
+            }
+            prop_assert!(above <= u64::from(burst) * SECOND, "{above}");
         }
     }
 }

@@ -223,14 +223,6 @@ impl Limit {
         matches!(self, Self::TokenBucket(_))
     }
 
-    /// How much comes back by itself in so many microseconds, in whole; 0 of what is not about rates.
-    pub fn refilled_in(&self, micros: u64) -> u64 {
-        match self {
-            Self::TokenBucket(limit) => limit.rate().tokens_in(micros),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => 0,
-        }
-    }
-
     /// Microseconds in which so many tokens come by themselves; 0 of what is not about rates.
     pub fn arrives_in_us(&self, tokens: u64) -> u64 {
         match self {

@@ -189,7 +189,18 @@ impl OnStoreFailure {
     }
 }
 
+impl Domain {
+    /// Whether tokens of any of its limits may be taken ahead of need.
+    pub fn has_grants(&self) -> bool {
+        self.descriptors.iter().any(Descriptor::has_grants)
+    }
+}
+
 impl Descriptor {
+    fn has_grants(&self) -> bool {
+        self.limits.iter().any(Rule::has_grants) || self.descriptors.iter().any(Self::has_grants)
+    }
+
     /// The path by which it is addressed, below that of the descriptor it stands in.
     pub fn path(&self, above: &Path) -> Path {
         let mut path = above.clone();
@@ -202,6 +213,11 @@ impl Descriptor {
 }
 
 impl Rule {
+    /// Whether its tokens may be taken ahead of need.
+    pub fn has_grants(&self) -> bool {
+        matches!(&self.kind, Kind::Limit(limit) if limit.grants().is_some())
+    }
+
     /// What it does when the store cannot decide, where `default` is what limits do that say nothing of it.
     pub fn on_store_failure(&self, default: Option<OnStoreFailure>) -> Option<OnStoreFailure> {
         let Kind::Limit(limit) = &self.kind else { return None };

@@ -94,6 +94,7 @@ impl Rules {
     /// What a request meets. With `quota_mode` every limit counts as a quota limit.
     pub fn resolve(&self, request: &Request, quota_mode: bool) -> Resolution<'_> {
         let mut resolution = Resolution::with_room_for(request.descriptors.len());
+        resolution.question.generation = self.generation();
         let lease_key = self.lease_key(&request.domain).as_bytes();
         let found: Few<Option<Found<'_, '_>>> = request
             .descriptors

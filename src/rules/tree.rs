@@ -1,5 +1,8 @@
 //! The rules, arranged for finding: a step per entry, each a hash look-up, however many rules there are.
 
+#[cfg(test)]
+mod tests;
+
 use super::{
     by_value::{ByValue, Room, Values},
     model::{Descriptor, Domain, Kind, OnStoreFailure, Rule},
@@ -39,6 +42,8 @@ pub struct Rules {
     unknown: Arc<Traffic>,
     /// How many values rules tell apart that count by them.
     room: Room,
+    /// How many rules there were before these.
+    generation: u64,
 }
 
 /// A domain.
@@ -190,7 +195,27 @@ impl Rules {
         let roots = domains.iter().map(plant).collect();
         let (placed, unknown) = (planting.placed, Arc::clone(&self.unknown));
         let places = placed.iter().enumerate().map(|(at, it)| (it.path.clone(), at)).collect();
-        Self { written, orders, domains, roots, placed, places, unknown, room }
+        let generation = self.generation + 1;
+        Self { written, orders, domains, roots, placed, places, unknown, room, generation }
+    }
+
+    /// The generation of these rules: each replacement, by files or by operators, has a higher one.
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether what was taken ahead of need under these rules may be about other limits under the next: where a domain
+    /// with such a limit has changed in any way, or the limits that are set at run time for counters of one.
+    pub fn outdates_grants(&self, next: &Self) -> bool {
+        let has_same = |domain: &Domain| next.domains.contains(domain);
+        let has_changed = !Arc::ptr_eq(&self.domains, &next.domains)
+            && self.domains.iter().any(|domain| domain.has_grants() && !has_same(domain));
+        let sets = |placed: &Arc<PlacedRule>| {
+            let there = next.at(&placed.path);
+            there.is_some_and(|there| there.set == placed.set)
+        };
+        let with_grants = || self.placed.iter().filter(|placed| placed.rule.has_grants());
+        has_changed || !with_grants().all(sets)
     }
 
     /// What operators have said of rules that there are not.

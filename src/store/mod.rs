@@ -228,6 +228,14 @@ impl Store {
         }
     }
 
+    /// Takes note that rules of this generation are about to be in force: what was charged under others is not given back
+    /// any more. What was taken ahead of need under others is dropped as spent where their limits have changed.
+    pub fn expect_rules(&self, generation: u64, outdates_grants: bool) {
+        if let Self::Redis(redis) = self {
+            redis.expect_rules(generation, outdates_grants);
+        }
+    }
+
     /// How many processes use it, this one included, as far as that is known.
     pub fn replicas(&self) -> Option<u32> {
         match self {

@@ -322,13 +322,13 @@ fn a_request_waits_for_slots_only_where_they_alone_refuse_it() {
     assert_eq!(waits_for(&[slots(0).quota(), slots(1).quota()]), Some(vec![0, 1]));
 }
 
-/// What a question asks to have given back, by place of its check, when so much time has passed.
-fn given_back(given: &[Given], ago_us: u64) -> Option<Vec<(usize, Cost)>> {
+/// What a question is charged that can be given back: of which states, and how much.
+fn charged(given: &[Given]) -> Vec<(usize, u64)> {
     let keys = (0..given.len()).map(|slot| Key::read(&slot.to_string())).collect();
     let question = Question::new(keys, given.iter().map(|given| given.check).collect());
     let (answer, _) = settle(&question, &vec![None; given.len()], NOW);
-    let back = question.giving_back(answer, ago_us)?;
-    Some(back.checks.iter().map(|check| (check.slot, check.cost)).collect())
+    let charges = question.charged(answer).into_iter();
+    charges.map(|charge| (charge.slot, charge.tokens)).collect()
 }
 
 #[test]
@@ -341,28 +341,17 @@ fn what_was_charged_is_given_back_and_nothing_else() {
         limit(4, 0).shadow(),
         limit(5, 5).shadow(),
     ];
-    assert_eq!(given_back(&given, 0), Some(vec![(0, Cost::Refund(3)), (5, Cost::Refund(1))]));
-    assert_eq!(given_back(&given[1..5], 0), None);
+    assert_eq!(charged(&given), [(0, 3), (5, 1)]);
+    assert_eq!(charged(&given[1..5]), []);
 }
 
 #[test]
 fn what_was_refused_or_decided_before_is_not_given_back() {
-    assert_eq!(given_back(&[limit(0, 5), limit(1, 0)], 0), None);
+    assert_eq!(charged(&[limit(0, 5), limit(1, 0)]), []);
     let question = Question::new(vec![Key::read("0")], vec![limit(0, 5).check]);
     let outcomes = vec![Outcome { over: None, remaining: 4, full_in_us: 0 }];
     for leased in [Leased::Again { left_us: 7 }, Leased::Conflict] {
         let answer = Answer { outcomes: outcomes.clone(), leased };
-        assert_eq!(question.giving_back(answer, 0), None);
+        assert_eq!(question.charged(answer), []);
     }
-}
-
-#[test]
-fn what_has_been_refilled_since_is_not_given_back_as_well() {
-    let five = limit_per(0, 60, Unit::Minute).cost(Cost::Take(5));
-    for (ago_us, left) in [(0, 5), (999_999, 5), (1_000_000, 4), (4_999_999, 1)] {
-        assert_eq!(given_back(&[five], ago_us), Some(vec![(0, Cost::Refund(left))]), "{ago_us}");
-    }
-    assert_eq!(given_back(&[five], 5_000_000), None);
-    let yearly = limit_per(0, 5, Unit::Year);
-    assert_eq!(given_back(&[yearly], 30_000_000), Some(vec![(0, Cost::Refund(1))]));
 }

@@ -30,6 +30,8 @@ descriptors:
   - key: quick
     token_bucket: {rate: 5/s, burst: 5}
     on_store_failure: deny
+  - key: single
+    token_bucket: {rate: 20/minute, burst: 1}
   - key: critical
     fleet: {pool: api, critical: true}
   - key: nothing
@@ -177,6 +179,39 @@ async fn what_a_late_script_charged_is_given_back() {
     let calls: String = redis.ask(&["INFO", "commandstats"]).await;
     assert!(calls.contains("cmdstat_set"), "they were charged: {calls}");
     assert_eq!(shop.left("account").await, Some(5));
+}
+
+/// A refund that is made late does not bring back what the refill has brought back meanwhile, and others have taken.
+#[tokio::test]
+async fn what_was_refilled_before_a_refund_is_made_is_not_given_back_as_well() {
+    const REFILL_US: u64 = 3_000_000;
+    let redis = Redis::start_on_port(&[]).await;
+    let proxy = Proxy::to(redis.port()).await;
+    let mut shop = Shop::open(&proxy.url(), "100ms", &[]).await;
+    let mut other = Shop::open(redis.url(), NEVER, &[]).await;
+    shop.is_back().await;
+    let now_us = async || {
+        let (seconds, micros): (u64, u64) = redis.ask(&["TIME"]).await;
+        seconds * 1_000_000 + micros
+    };
+    proxy.hold();
+    assert!(is_degraded(&shop.ask("single").await));
+    proxy.stall();
+    assert_eq!(other.left("single").await, Some(0), "it was charged");
+    // The refund is on its way, and the bucket full again.
+    other.until_left("single", 1).await;
+    let before_us = now_us().await;
+    assert_eq!(other.ask("single").await.overall_code(), Code::Ok);
+    proxy.release();
+    until("the late charge is settled", async || {
+        let metrics = support::Metrics::of(shop.server.admin).await;
+        let count =
+            |outcome| metrics.value("tollgate_store_late_charges_total", &[("outcome", outcome)]);
+        (count("given_back")? + count("kept")? > 0.0).then_some(())
+    })
+    .await;
+    let passes = other.ask("single").await.overall_code() == Code::Ok;
+    assert!(!passes || now_us().await - before_us >= REFILL_US, "2 of 1");
 }
 
 /// It answers, but too late for anybody; so it is not asked, but for what it owes.

@@ -251,3 +251,38 @@ async fn what_is_in_hand_is_spent_while_redis_is_gone() {
     })
     .await;
 }
+
+/// Otherwise the old limit's tokens would be spent on, fetched again, and given back at the old rate.
+#[tokio::test]
+async fn of_a_limit_that_was_lowered_in_its_file_nothing_is_in_hand_any_more() {
+    const BEFORE: &str =
+        "token_bucket: {rate: 10000/s, burst: 10000, grants: {share: 50%, max_age: 2s}}";
+    const AFTER: &str = "token_bucket: {rate: 10/h, burst: 10}";
+    let rules = |limit| format!("domain: edge\ndescriptors:\n  - key: slow\n    {limit}\n");
+    let (redis, files) = (Redis::start().await, TempDir::new());
+    let path = files.file("edge.yaml", &rules(BEFORE));
+    let server = Server::start_with(&path, &on(&redis)).await;
+    let request = edge(&["slow"], "ada");
+    let mut client = Client::connect(server.grpc).await;
+    take_ahead(&server, &mut client, &request).await;
+    files.file("edge.yaml", &rules(AFTER));
+    until("the rules are reloaded", async || {
+        ask(&mut client, &request).await;
+        server.log().contains("reloaded the rules").then_some(())
+    })
+    .await;
+    let (began, mut admitted) = (now_us(&redis).await, 0);
+    let returned = tokens(&server, "returned").await;
+    // For longer than a slice is kept, and given back.
+    until("slices would have been given back", async || {
+        for _ in 0..50 {
+            let answer = ask(&mut client, &request).await;
+            admitted += u64::from(answer.overall_code() == Code::Ok);
+        }
+        (now_us(&redis).await > began + 6_000_000).then_some(())
+    })
+    .await;
+    assert!(admitted <= 10, "{admitted} of 10");
+    assert_eq!(in_hand(&server).await, 0.0);
+    assert_eq!(tokens(&server, "returned").await, returned);
+}

@@ -23,6 +23,7 @@ mod doors;
 mod envoy;
 mod envoy_leases;
 mod envoy_shedding;
+mod failover;
 mod failure;
 mod faults;
 mod grants;

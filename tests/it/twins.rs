@@ -170,15 +170,17 @@ async fn the_scripts_make_of_any_state_what_rust_does() {
 /// Bytes that are no state, most of them nearly one.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let good = || (1..=1_u64 << 53).prop_map(|count| count as f64);
-    let bad = prop_oneof![
-        Just(f64::NAN),
-        Just(f64::INFINITY),
-        Just(-1.0),
-        Just(0.5),
-        Just(2.0_f64.powi(53) + 2.0),
-        any::<f64>().prop_filter("a count", |it| it.fract() != 0.0 || *it < 0.0 || *it > 1e16),
-    ];
-    let nearly = (good(), good(), bad, 0..3_usize).prop_map(|(a, b, bad, place)| {
+    let bad_count = || {
+        prop_oneof![
+            Just(f64::NAN),
+            Just(f64::INFINITY),
+            Just(-1.0),
+            Just(0.5),
+            Just(2.0_f64.powi(53) + 2.0),
+            any::<f64>().prop_filter("a count", |it| it.fract() != 0.0 || *it < 0.0 || *it > 1e16),
+        ]
+    };
+    let nearly = (good(), good(), bad_count(), 0..3_usize).prop_map(|(a, b, bad, place)| {
         let mut numbers = vec![a, b];
         // A token of no grains is none.
         let bad = if place == 2 && bad == 0.5 { 0.0 } else { bad };
@@ -187,7 +189,11 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     });
     let other = prop::collection::vec(any::<u8>(), 0..40)
         .prop_filter("the length of a state", |bytes| bytes.len() != 24);
-    prop_oneof![nearly, other]
+    let no_ledger = prop_oneof![(Just(0.0), good()), (bad_count(), good()), (good(), bad_count())];
+    let no_ledger = (good(), good(), good(), no_ledger).prop_map(|(a, b, c, (since, charged))| {
+        [a, b, c, since, charged].into_iter().flat_map(f64::to_le_bytes).collect()
+    });
+    prop_oneof![nearly, other, no_ledger]
 }
 
 #[tokio::test]

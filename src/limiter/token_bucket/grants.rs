@@ -1,7 +1,7 @@
 //! Slices of a bucket: tokens that a replica may take ahead of need, and give back.
 
-use super::{Limit, State};
-use crate::{clock::Timestamp, unit::WHOLE_PARTS};
+use super::Limit;
+use crate::unit::WHOLE_PARTS;
 
 /// How much a replica may take ahead of need, and how long it may keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,21 +43,5 @@ impl Limit {
         let Some(grants) = self.grants else { return 0 };
         let parts = u64::from(self.burst) * u64::from(grants.share_parts);
         parts.div_ceil(u64::from(WHOLE_PARTS))
-    }
-
-    /// The state that it leaves to give back so many tokens that were taken so many microseconds ago; `None` where that
-    /// is nothing. What has been refilled since has come back by itself, and others may have taken it: to give that
-    /// back as well would let pass more than the limit.
-    pub fn give_back(
-        &self,
-        state: Option<State>,
-        now: Timestamp,
-        (tokens, micros): (u64, u64),
-    ) -> Option<State> {
-        let taken = tokens.min(u64::from(self.burst)) * self.grains.per_token;
-        let refilled = micros.div_ceil(self.grains.step_us).saturating_mul(self.grains.per_step);
-        let credit = taken.saturating_sub(refilled);
-        let state = self.settle(state, now);
-        (credit > 0).then(|| State { used: state.used.saturating_sub(credit), ..state })
     }
 }

@@ -22,12 +22,14 @@
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
 mod grants;
+mod ledger;
 mod rate;
 mod script;
 #[cfg(test)]
 mod tests;
 
 pub use grants::Grants;
+pub use ledger::{Claim, Ledger, Returned};
 use rate::Grains;
 pub use rate::Rate;
 pub use script::SCRIPT;
@@ -66,6 +68,8 @@ pub struct State {
     pub updated: Timestamp,
     /// The size of those grains: how many made a token under the limit that wrote this.
     pub grains_per_token: u64,
+    /// What has been charged, where chunks are taken ahead of need and may be given back.
+    pub ledger: Option<Ledger>,
 }
 
 impl State {
@@ -215,8 +219,10 @@ impl Limit {
     fn take(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
         match self.lacks(&state, now, tokens) {
             None => {
-                let used = state.used + tokens * self.grains.per_token;
-                Checked { state: Some(State { used, ..state }), over: None }
+                let charge = tokens * self.grains.per_token;
+                let ledger = state.ledger.and_then(|ledger| ledger.charged_with(charge));
+                let used = state.used + charge;
+                Checked { state: Some(State { used, ledger, ..state }), over: None }
             }
             over => Checked { state: None, over },
         }
@@ -225,8 +231,11 @@ impl Limit {
     /// Takes a cost that has arisen already. Over where not one token was there to begin with.
     fn overdrawn(&self, state: State, now: Timestamp, tokens: u64) -> Checked<State> {
         let charge = tokens.saturating_mul(self.grains.per_token);
-        let used = state.used.saturating_add(charge).min(self.most_used());
-        let after = State { used, ..state };
+        let used = state.used.saturating_add(charge);
+        // Where a part of the charge is cut off, nothing can be given back by what was charged.
+        let ledger = state.ledger.filter(|_| used <= self.most_used());
+        let ledger = ledger.and_then(|ledger| ledger.charged_with(charge));
+        let after = State { used: used.min(self.most_used()), ledger, ..state };
         let over = self.lacks(&state, now, 1).and_then(|_| self.lacks(&after, now, 1));
         Checked { state: Some(after), over }
     }
@@ -250,9 +259,13 @@ impl Limit {
 
     /// Brings a state up to the present, under this limit.
     fn settle(&self, state: Option<State>, now: Timestamp) -> State {
-        let full = State { used: 0, updated: now, grains_per_token: self.grains.per_token };
+        let grains_per_token = self.grains.per_token;
+        let full = State { used: 0, updated: now, grains_per_token, ledger: None };
         let Some(state) = state else { return full };
         let used = self.used(&state);
+        // A state that is cut to a smaller burst, or counted in other grains, begins without a ledger.
+        let is_same = used == state.used && state.grains_per_token == grains_per_token;
+        let full = State { ledger: state.ledger.filter(|_| is_same), ..full };
         let steps = (now - state.updated) / self.grains.step_us;
         let drained = steps.saturating_mul(self.grains.per_step);
         if drained >= used {

@@ -17,12 +17,6 @@ impl Rate {
         Self { tokens, period_us: unit.micros() }
     }
 
-    /// How many whole tokens arrive in so many microseconds.
-    pub fn tokens_in(self, micros: u64) -> u64 {
-        let tokens = u128::from(micros) * u128::from(self.tokens);
-        u64::try_from(tokens / u128::from(self.period_us.max(1))).unwrap_or(u64::MAX)
-    }
-
     /// In how many seconds so many tokens arrive, rounded up; `None` where none ever do.
     pub fn seconds_for(self, tokens: u32) -> Option<u64> {
         let micros = u128::from(tokens) * u128::from(self.period_us);

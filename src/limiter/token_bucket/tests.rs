@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::num::NonZeroU64;
 
 const SECOND: u64 = 1_000_000;
 const START: Timestamp = Timestamp::from_micros(10 * SECOND);
@@ -191,7 +192,7 @@ fn any_rate() -> impl Strategy<Value = Rate> {
 /// Whether a bucket refills within the longest time that is counted.
 fn refills_in_time(limit: &Limit) -> bool {
     limit.drained_in_us(
-        &State { used: 2 * limit.capacity(), updated: START, grains_per_token: 1 },
+        &State { used: 2 * limit.capacity(), updated: START, grains_per_token: 1, ledger: None },
         START,
         0,
     ) < LONGEST_US
@@ -398,8 +399,10 @@ proptest! {
         grains_per_token: u64,
         now: u64,
         tokens in 1_u64..,
+        ledger in prop::option::of((1_u64.., any::<u64>())),
     ) {
-        let state = Some(State { used, updated: Timestamp::from_micros(updated), grains_per_token });
+        let ledger = ledger.map(|(since, charged)| Ledger { since: NonZeroU64::new(since).unwrap(), charged });
+        let state = Some(State { used, updated: Timestamp::from_micros(updated), grains_per_token, ledger });
         let now = Timestamp::from_micros(now);
         for limit in [Limit::new(rate, burst), Limit::new(rate, burst).with_overdraw()] {
             for cost in [Cost::Take(tokens), Cost::Peek, Cost::Refund(tokens)] {

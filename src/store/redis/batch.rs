@@ -2,6 +2,7 @@
 
 use super::script::Reply;
 use crate::{
+    clock::Timestamp,
     lease::{By, Leased, Taking},
     limiter::{Cost, Limit, Wait},
     verdict::{Answer, Check, Outcome, Question},
@@ -155,7 +156,8 @@ impl Batch {
         let (undecided, rest) = undecided.as_chunks::<NUMBER>();
         let (undecided, odd) = undecided.as_chunks::<2>();
         let mut undecided = undecided.iter().map(|pair| pair.map(whole)).peekable();
-        let (mut sent, mut end) = (0, 0);
+        let now = Timestamp::from_micros(whole(*rows.first_chunk()?)?.try_into().ok()?);
+        let (mut sent, mut end) = (0, NUMBER);
         let mut told = Vec::with_capacity(self.requests.len());
         for request in &self.requests {
             if request.is_void {
@@ -178,7 +180,7 @@ impl Batch {
             });
         }
         let is_whole = end == rows.len() && rest.is_empty() && odd.is_empty();
-        (is_whole && undecided.next().is_none()).then_some(Said { rows, told })
+        (is_whole && undecided.next().is_none()).then_some(Said { now, rows, told })
     }
 
     /// Those that are sent.
@@ -224,7 +226,7 @@ impl Batch {
 /// Whether each check of a request is one of a token bucket, and under a key of its own, in order: then the script has
 /// little to settle. Most requests are so.
 fn are_apart(question: &Question) -> bool {
-    let Question { keys, checks, taking } = question;
+    let Question { keys, checks, taking, .. } = question;
     let is_apart = |(slot, check): (usize, &Check)| {
         check.slot == slot && matches!(check.limit, Limit::TokenBucket(_))
     };
@@ -248,6 +250,7 @@ fn lease(taking: &Taking) -> Vec<u8> {
 /// What a call said of each of its requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
+    now: Timestamp,
     rows: Vec<u8>,
     told: Vec<Told>,
 }
@@ -266,6 +269,11 @@ enum Told {
 }
 
 impl Said {
+    /// When it decided, by Redis's clock.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// What it said of the request at this place, which is the question. `None` where that makes no sense.
     pub fn of(&self, place: usize, question: &Question) -> Option<Reply<Answer>> {
         match self.told.get(place)? {

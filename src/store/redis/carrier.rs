@@ -4,11 +4,11 @@
 //! does not keep others waiting for it: when Redis has had its time, another takes the next round.
 
 use super::{
-    batch::{Batch, Said},
+    batch::Batch,
     connection::Connection,
     lane::Lane,
     late::LONGEST_LATE,
-    round::{self, Left, Round},
+    round::{self, Left, Round, Told},
     script::Script,
     way::{Way, failure},
 };
@@ -115,7 +115,7 @@ fn read(
     batch: &Batch,
     connection: &Connection,
     reply: Result<Value, RedisError>,
-) -> Result<Said, StoreError> {
+) -> Result<Told, StoreError> {
     let reply = match reply {
         Ok(Value::ServerError(error)) => Err(RedisError::from(error)),
         reply => reply,
@@ -127,5 +127,5 @@ fn read(
     for error in said.errors() {
         failure(connection, &error.clone().into());
     }
-    Ok(said)
+    Ok(Told { said, connection: connection.clone() })
 }

@@ -8,6 +8,7 @@ use super::{
     Scripts,
     condition::Condition,
     fault,
+    incarnation::{Generations, Incarnation},
     script::{Call, Script},
     survey,
 };
@@ -20,7 +21,7 @@ use redis::{
     AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
     aio::{MultiplexedConnection, SendError},
 };
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
@@ -35,22 +36,47 @@ pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     /// What Redis calls the scripts, each at its place.
     pub(super) shas: Arc<[String]>,
-    broken: CancellationToken,
+    /// Which Redis it leads to.
+    pub(super) incarnation: Incarnation,
+    broken: Broken,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("incarnation", &self.incarnation).finish_non_exhaustive()
+    }
+}
+
+/// Whether a connection is broken.
+#[derive(Clone)]
+struct Broken {
+    token: CancellationToken,
+    generations: Arc<Generations>,
+}
+
+impl Broken {
+    /// It is, if it was not before.
+    fn set(&self) {
+        if !self.token.is_cancelled() {
+            self.generations.raise();
+        }
+        self.token.cancel();
+    }
 }
 
 impl Connection {
     /// Has the pool replace it.
     pub(super) fn set_broken(&self) {
-        self.broken.cancel();
+        self.broken.set();
     }
 
     fn is_broken(&self) -> bool {
-        self.broken.is_cancelled()
+        self.broken.token.is_cancelled()
     }
 
     /// Completes when it is known to be broken.
     pub(super) async fn until_broken(&self) {
-        self.broken.cancelled().await;
+        self.broken.token.cancelled().await;
     }
 
     /// Calls the script about a state that is nobody's, with nothing to check. So whoever may not call it is
@@ -91,6 +117,7 @@ pub(super) struct Manager {
     is_tls: bool,
     scripts: Arc<Scripts>,
     condition: Arc<Condition>,
+    generations: Arc<Generations>,
 }
 
 /// There is no connection, or it is broken; the condition says why.
@@ -98,18 +125,24 @@ pub(super) struct Manager {
 pub(super) struct NoConnection;
 
 impl Manager {
-    pub(super) const fn new(
+    pub(super) fn new(
         client: Client,
         is_tls: bool,
         scripts: Arc<Scripts>,
         condition: Arc<Condition>,
     ) -> Self {
-        Self { client, is_tls, scripts, condition }
+        Self { client, is_tls, scripts, condition, generations: Arc::default() }
+    }
+
+    /// How often connections were found broken.
+    pub(super) fn generations(&self) -> Arc<Generations> {
+        Arc::clone(&self.generations)
     }
 
     /// Opens a connection. An error says what is wrong, and what to do.
     async fn open(&self) -> Result<Connection, String> {
-        let broken = CancellationToken::new();
+        let (token, generations) = (CancellationToken::new(), self.generations());
+        let broken = Broken { token, generations };
         let config = AsyncConnectionConfig::new()
             // Whoever asks has a timeout of his own.
             .set_connection_timeout(None)
@@ -117,12 +150,14 @@ impl Manager {
             .set_push_sender(when_lost(broken.clone()));
         let redis = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut redis = redis.await.map_err(|error| fault::of_connecting(&error, self.is_tls))?;
-        let mut cautions = survey::survey(&mut redis).await?;
+        let (mut cautions, run_id) = survey::survey(&mut redis).await?;
         cautions.extend(survey::may_announce(&mut redis).await);
         self.condition.set_cautions(cautions);
         let shas =
             load(&mut redis, &self.scripts).await.map_err(|error| fault::in_words(&error))?;
-        let mut connection = Connection { redis, shas: shas.into(), broken };
+        // Last, so that it is no older than a break meanwhile.
+        let incarnation = self.generations.of(run_id.as_deref());
+        let mut connection = Connection { redis, shas: shas.into(), incarnation, broken };
         connection.try_script().await.map_err(|error| fault::in_words(&error))?;
         connection.try_commands().await.map_err(|error| fault::in_words(&error))?;
         Ok(connection)
@@ -130,10 +165,10 @@ impl Manager {
 }
 
 /// What is called with all that Redis says unasked, and marks the connection when it is lost.
-fn when_lost(broken: CancellationToken) -> impl Fn(PushInfo) -> Result<(), SendError> {
+fn when_lost(broken: Broken) -> impl Fn(PushInfo) -> Result<(), SendError> {
     move |push| {
         if push.kind == PushKind::Disconnection {
-            broken.cancel();
+            broken.set();
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 
 use super::{
     Way,
+    connection::Connection,
     grants::{Asked, Grants},
+    incarnation::Incarnation,
     script::{self, Call},
 };
 use crate::{grant::Ask, limiter::Limit};
@@ -27,13 +29,22 @@ pub(super) struct Fetcher {
     way: Arc<Way>,
     grants: Arc<Grants>,
     /// Held while Redis is asked.
-    calling: Mutex<()>,
+    calling: Mutex<Source>,
+}
+
+/// Where what is in hand was taken.
+#[derive(Default)]
+struct Source {
+    /// By which Redis; `None` where nothing was taken yet.
+    incarnation: Option<Incarnation>,
+    /// How often connections had been found broken when that was last looked at.
+    generation: u64,
 }
 
 impl Fetcher {
     /// One that asks this way for what these want.
     pub(super) fn new(way: Arc<Way>, grants: Arc<Grants>) -> Self {
-        Self { way, grants, calling: Mutex::new(()) }
+        Self { way, grants, calling: Mutex::default() }
     }
 
     /// Fetches and gives back, for as long as it is polled and anything is handed out.
@@ -45,12 +56,15 @@ impl Fetcher {
                 let _ = time::timeout(LOOK_EVERY, self.grants.until_due()).await;
             }
             {
-                let _calling = self.calling.lock().await;
+                let mut source = self.calling.lock().await;
                 if self.grants.is_closed() {
                     return;
                 }
+                let is_broken = source.generation != self.way.generations.current();
                 let asked = self.grants.due(self.way.clock.now());
-                self.call(&asked).await;
+                if is_broken || !asked.is_empty() {
+                    self.call(&mut source, &asked).await;
+                }
             }
             time::sleep(CALL_EVERY).await;
         }
@@ -60,32 +74,59 @@ impl Fetcher {
     pub(super) async fn finish(&self) {
         self.grants.close();
         // What is on its way comes first.
-        let _calling = self.calling.lock().await;
+        let mut source = self.calling.lock().await;
         let asked = self.grants.give_back_all(self.way.clock.now());
-        self.call(&asked).await;
+        self.call(&mut source, &asked).await;
     }
 
-    async fn call(&self, asked: &[Asked]) {
-        let calls = asked.chunks(MOST_IN_A_CALL).map(|asked| self.call_once(asked));
-        future::join_all(calls).await;
+    async fn call(&self, source: &mut Source, asked: &[Asked]) {
+        let connection = self.connection(source).await;
+        let calls = asked.chunks(MOST_IN_A_CALL);
+        future::join_all(calls.map(|asked| self.call_once(connection.as_ref(), asked))).await;
     }
 
-    async fn call_once(&self, asked: &[Asked]) {
+    /// A connection; `None` where there is none. Where it leads to another Redis than the one that gave what is in hand,
+    /// that is dropped: this one may not know of it.
+    async fn connection(&self, source: &mut Source) -> Option<Connection> {
         let Self { way, grants, .. } = self;
-        let asks: Vec<Ask> = asked.iter().map(|asked| asked.ask).collect();
-        let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
+        if way.is_down() {
+            return None;
+        }
+        let generation = way.generations.current();
+        let connection = way.connection().await?;
+        if source.incarnation.as_ref() != Some(&connection.incarnation) {
+            if source.incarnation.is_some() {
+                grants.drop_all();
+            }
+            source.incarnation = Some(connection.incarnation.clone());
+        }
+        source.generation = generation;
+        Some(connection)
+    }
+
+    async fn call_once(&self, connection: Option<&Connection>, asked: &[Asked]) {
+        let Self { way, grants, .. } = self;
         let began = way.clock.now();
+        // What was dropped while a connection was waited for does not come back, and nothing is asked by its limit.
+        let (dropped, asked): (Vec<&Asked>, Vec<&Asked>) =
+            asked.iter().partition(|asked| connection.is_none() || grants.is_dropped(asked));
+        let lose = |asked: &[&Asked]| {
+            let now = way.clock.now();
+            asked.iter().for_each(|asked| grants.lost(now, asked));
+        };
+        lose(&dropped);
+        let Some(connection) = connection.filter(|_| !asked.is_empty()).cloned() else { return };
+        let asks: Vec<&Ask> = asked.iter().map(|asked| &asked.ask).collect();
+        let call = Call::grant(asked.iter().map(|asked| &asked.key).collect(), &asks);
         let denial = way.denials.asked(began);
         let read = |reply: &Value| script::read_granted(reply, asks.len());
-        let answered = way.ask_quietly(&call, read).await;
-        let now = way.clock.now();
-        let Ok((since, granted)) = answered else {
-            asked.iter().for_each(|asked| grants.lost(now, asked));
-            return;
+        let Ok(granted) = way.ask_over(connection, &call, read).await else {
+            return lose(&asked);
         };
+        let now = way.clock.now();
         grants.took(now - began);
         for (asked, granted) in asked.iter().zip(granted) {
-            if let Some(short) = grants.granted(now, asked, (granted, since)) {
+            if let Some(short) = grants.granted(now, asked, granted) {
                 let ends = [short.wait_us, short.passes_us].map(|micros| now + micros);
                 let limit = Limit::TokenBucket(asked.ask.limit);
                 way.denials.refuse(denial, asked.key.clone(), limit, ends);

@@ -17,13 +17,16 @@ use crate::{
     lease::Leased,
     limiter::{Cost, Limit, token_bucket},
     store::{
-        GrantCounts,
+        GrantCounts, draw,
         shards::{MOST_SHARDS, Shards},
     },
     verdict::{Answer, Check, Few, Outcome, Question, Verdict},
 };
 use hashbrown::HashTable;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::{
+    num::NonZeroU64,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 use tokio::sync::Notify;
 
 /// The most buckets of which something is in hand. Of others, Redis decides each request.
@@ -43,6 +46,10 @@ pub(super) struct Grants {
     call_us: AtomicU64,
     /// Nothing is handed out any more.
     is_closed: AtomicBool,
+    /// The oldest generation of rules by which anything is handed out.
+    oldest: AtomicU64,
+    /// How often all was dropped. It is raised before anything is, and read under the lock of a shard.
+    drops: AtomicU64,
 }
 
 #[derive(Default)]
@@ -64,6 +71,8 @@ pub(super) struct Asked {
     pub(super) key: Key,
     pub(super) ask: Ask,
     at: Timestamp,
+    /// How often all had been dropped by then.
+    drops: u64,
 }
 
 impl Default for Grants {
@@ -74,6 +83,8 @@ impl Default for Grants {
             due: Notify::new(),
             call_us: AtomicU64::new(FIRST_CALL_US),
             is_closed: AtomicBool::new(false),
+            oldest: AtomicU64::new(0),
+            drops: AtomicU64::new(0),
         }
     }
 }
@@ -99,6 +110,9 @@ impl Grants {
         let (key, (limit, tokens)) = (question.keys.get(check.slot)?, taken(check)?);
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash)?;
+        if self.is_outdated(question) {
+            return None;
+        }
         let hand = self.hand(&mut shard, hash, (key, limit), now)?;
         let is_due = self.note(hand, now, tokens);
         let outcome = (hand.spendable(now) >= tokens).then(|| hand.spend(now, tokens));
@@ -122,6 +136,9 @@ impl Grants {
         let wanted: Vec<Wanted<'_>> = wanted.collect::<Option<_>>()?;
         let hashes: Few<u64> = wanted.iter().map(|wanted| wanted.hash).collect();
         let mut locked = self.shards.lock_all(&hashes);
+        if self.is_outdated(question) {
+            return None;
+        }
 
         let (mut are_there, mut is_due) = (true, false);
         for (at, Wanted { hash, key, limit, tokens }) in wanted.iter().enumerate() {
@@ -153,6 +170,34 @@ impl Grants {
             self.due.notify_one();
         }
         outcomes.filter(|_| are_there)
+    }
+
+    /// Whether a question follows rules that were replaced, and whose limits have changed. Asked under the locks of its
+    /// shards, so that nothing comes to be in hand there after all was dropped.
+    fn is_outdated(&self, question: &Question) -> bool {
+        question.generation < self.oldest.load(Ordering::Acquire)
+    }
+
+    /// Hands out only by rules of this generation and later. What is in hand is dropped.
+    pub(super) fn follow(&self, generation: u64) {
+        self.oldest.store(generation, Ordering::Release);
+        self.drop_all();
+    }
+
+    /// Drops all that is in hand, as if it had been spent. What is on its way will not be taken in.
+    pub(super) fn drop_all(&self) {
+        self.drops.fetch_add(1, Ordering::AcqRel);
+        for mut shard in self.shards.one_by_one() {
+            let Shard { hands, counts } = &mut *shard;
+            let count = hands.len();
+            counts.lost += hands.drain().map(|(_, hand)| hand.tokens()).sum::<u64>();
+            self.hands.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all was dropped since something was asked.
+    pub(super) fn is_dropped(&self, asked: &Asked) -> bool {
+        asked.drops != self.drops.load(Ordering::Acquire)
     }
 
     /// The hand of a bucket; `None` where there is no room for it.
@@ -262,9 +307,9 @@ impl Grants {
         if !is_due {
             return Vec::new();
         }
-        let ask = |hand: &mut Hand| {
+        let ask = |hand: &mut Hand, drawn| {
             let is_due = hand.is_soon_due(now) || hand.is_due(now, lead_us);
-            if is_due || hand.is_to_give_back(now) { hand.ask(now) } else { None }
+            if is_due || hand.is_to_give_back(now) { hand.ask(now, drawn) } else { None }
         };
         self.asks(ask, now)
     }
@@ -274,11 +319,19 @@ impl Grants {
         self.asks(Hand::give_back_all, now)
     }
 
-    fn asks(&self, mut ask: impl FnMut(&mut Hand) -> Option<Ask>, at: Timestamp) -> Vec<Asked> {
+    fn asks(
+        &self,
+        mut ask: impl FnMut(&mut Hand, NonZeroU64) -> Option<Ask>,
+        at: Timestamp,
+    ) -> Vec<Asked> {
         let mut asks = Vec::new();
         for mut shard in self.shards.one_by_one() {
+            let drops = self.drops.load(Ordering::Acquire);
             for (key, hand) in &mut shard.hands {
-                asks.extend(ask(hand).map(|ask| Asked { key: key.clone(), ask, at }));
+                // Without random numbers nothing can be claimed, so nothing is asked for.
+                let Some(drawn) = draw().ok().and_then(NonZeroU64::new) else { continue };
+                let asked = |ask| Asked { key: key.clone(), ask, at, drops };
+                asks.extend(ask(hand, drawn).map(asked));
             }
         }
         asks
@@ -290,24 +343,20 @@ impl Grants {
         self.call_us.store((7 * average_us + micros) / 8, Ordering::Relaxed);
     }
 
-    /// What a bucket was asked for has come; `since` is when, by its store's clock. `Short` where it has run empty.
-    pub(super) fn granted(
-        &self,
-        now: Timestamp,
-        asked: &Asked,
-        (granted, since): (Granted, Timestamp),
-    ) -> Option<Short> {
-        let Asked { key, ask, at } = asked;
+    /// What a bucket was asked for has come. `Short` where it has run empty.
+    pub(super) fn granted(&self, now: Timestamp, asked: &Asked, granted: Granted) -> Option<Short> {
+        let Asked { key, ask, at, .. } = asked;
         let short = self.at(key, |counts, hand| {
             counts.taken += granted.tokens;
-            counts.returned += ask.returned;
-            let in_hand = hand.map(|hand| {
+            counts.returned += ask.tokens_returned().saturating_sub(granted.void);
+            counts.lost += granted.void;
+            let in_hand = hand.filter(|_| !self.is_dropped(asked)).map(|hand| {
                 let before = hand.tokens();
-                let short = hand.granted(now, (*at, ask), (granted, since));
+                let short = hand.granted(now, (*at, ask), granted);
                 (short, hand.tokens() - before)
             });
             let (short, kept) = in_hand.unwrap_or_default();
-            // Where the limit was changed meanwhile, or the counter reset, nobody has asked for it any more.
+            // Where all was dropped meanwhile, or the counter reset, nobody has asked for it any more.
             counts.lost += granted.tokens - kept;
             short
         });
@@ -317,7 +366,7 @@ impl Grants {
     /// Nobody knows what became of what a bucket was asked for, and given back.
     pub(super) fn lost(&self, now: Timestamp, asked: &Asked) {
         self.at(&asked.key, |counts, hand| {
-            counts.lost += asked.ask.returned;
+            counts.lost += asked.ask.tokens_returned();
             if let Some(hand) = hand {
                 hand.lost(now, asked.at);
             }

@@ -20,6 +20,7 @@ mod fault;
 mod fetcher;
 mod grants;
 mod heartbeat;
+mod incarnation;
 mod lane;
 mod late;
 mod listener;
@@ -160,6 +161,14 @@ impl Redis {
     /// What went on with tokens that were taken ahead of need.
     pub fn grants(&self) -> GrantCounts {
         self.grants.counts()
+    }
+
+    /// Takes note that rules of this generation are about to be in force.
+    pub fn expect_rules(&self, generation: u64, outdates_grants: bool) {
+        self.way.set_generation(generation);
+        if outdates_grants {
+            self.grants.follow(generation);
+        }
     }
 
     /// Gives back what was taken ahead of need. Nothing more is.

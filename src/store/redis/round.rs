@@ -6,6 +6,7 @@
 
 use super::{
     batch::{Batch, Said},
+    connection::Connection,
     fault,
     script::Reply,
 };
@@ -37,7 +38,14 @@ enum Stage {
     #[default]
     Gathering,
     UnderWay,
-    Done(Result<Said, StoreError>),
+    Done(Result<Told, StoreError>),
+}
+
+/// What a call said, and over which connection.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) said: Said,
+    pub(super) connection: Connection,
 }
 
 /// A place for somebody who waits.
@@ -57,16 +65,24 @@ enum Seat {
 #[derive(Debug)]
 pub(super) struct Late {
     pub(super) question: Question,
-    /// When it was asked.
-    pub(super) began: Timestamp,
     /// Whether it was left before Redis had had its time.
     pub(super) is_hurried: bool,
     /// Those that are listened for are bounded.
     pub(super) _place: OwnedSemaphorePermit,
 }
 
+/// What was answered to a request that was left.
+#[derive(Debug)]
+pub(super) struct LateAnswer {
+    pub(super) answer: Answer,
+    /// When it was decided, by Redis's clock.
+    pub(super) decided: Timestamp,
+    /// Over which connection the answer came: whatever others lead to by now, this one leads to the Redis that decided.
+    pub(super) connection: Connection,
+}
+
 /// What is to be given back, and what was answered.
-pub(super) type Left = Vec<(Late, Result<Answer, StoreError>)>;
+pub(super) type Left = Vec<(Late, Result<LateAnswer, StoreError>)>;
 
 /// When somebody left.
 #[derive(Debug)]
@@ -76,7 +92,7 @@ pub(super) enum Leaving {
     /// It is under way, or was answered and nothing has to be given back.
     Sent,
     /// It was answered, and what was charged is to be given back.
-    Answered(Box<Late>, Result<Answer, StoreError>),
+    Answered(Box<Late>, Result<LateAnswer, StoreError>),
 }
 
 impl Round {
@@ -110,8 +126,8 @@ impl Round {
     ) -> Poll<Result<Answer, StoreError>> {
         let mut inner = self.inner();
         let Inner { stage, seats, .. } = &mut *inner;
-        if let Stage::Done(said) = stage {
-            return Poll::Ready(answer(said, place, question));
+        if let Stage::Done(told) = stage {
+            return Poll::Ready(answer(told, place, question));
         }
         match seats.get_mut(place) {
             Some(Seat::Taken(Some(waker))) if waker.will_wake(context.waker()) => {}
@@ -149,9 +165,9 @@ impl Round {
                 }
                 Leaving::Sent
             }
-            Stage::Done(said) => {
+            Stage::Done(told) => {
                 let Some(late) = late() else { return Leaving::Sent };
-                let answer = answer(said, place, &late.question);
+                let answer = late_answer(told, place, &late.question);
                 Leaving::Answered(late.into(), answer)
             }
         }
@@ -159,21 +175,21 @@ impl Round {
 
     /// Tells all who wait what came of it. Returns what those are to be given back who do not
     /// wait any more.
-    pub(super) fn settle(&self, said: impl FnOnce(&Batch) -> Result<Said, StoreError>) -> Left {
+    pub(super) fn settle(&self, told: impl FnOnce(&Batch) -> Result<Told, StoreError>) -> Left {
         let mut inner = self.inner();
-        let said = said(&inner.batch);
+        let told = told(&inner.batch);
         let (mut wakers, mut left) = (Vec::with_capacity(inner.seats.len()), Left::new());
         for (place, seat) in inner.seats.iter_mut().enumerate() {
             match std::mem::replace(seat, Seat::Empty) {
                 Seat::Taken(waker) => wakers.extend(waker),
                 Seat::Late(late) => {
-                    let answer = answer(&said, place, &late.question);
+                    let answer = late_answer(&told, place, &late.question);
                     left.push((late, answer));
                 }
                 Seat::Hurried | Seat::Empty => {}
             }
         }
-        inner.stage = Stage::Done(said);
+        inner.stage = Stage::Done(told);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         left
@@ -207,12 +223,23 @@ impl Round {
 
 /// What became of one request.
 fn answer(
-    said: &Result<Said, StoreError>,
+    told: &Result<Told, StoreError>,
     place: usize,
     question: &Question,
 ) -> Result<Answer, StoreError> {
-    let said = said.as_ref().map_err(Clone::clone)?;
-    done(said.of(place, question))
+    let told = told.as_ref().map_err(Clone::clone)?;
+    done(told.said.of(place, question))
+}
+
+/// The same of a request that was left.
+fn late_answer(
+    told: &Result<Told, StoreError>,
+    place: usize,
+    question: &Question,
+) -> Result<LateAnswer, StoreError> {
+    let answer = answer(told, place, question)?;
+    let Told { said, connection } = told.as_ref().map_err(Clone::clone)?;
+    Ok(LateAnswer { answer, decided: said.now(), connection: connection.clone() })
 }
 
 /// What a script has done.

@@ -6,13 +6,17 @@ use crate::{
     grant::{Ask, Granted},
     key::Key,
     lease::{Attempt, LeaseId, Release, Released, Renewed, Term},
-    limiter::{self, token_bucket},
+    limiter::{
+        self,
+        token_bucket::{self, Claim, Ledger, Returned},
+    },
     shadow::Seen,
     store::orders::{Change, Changed, Fields, Telling, Told, Version},
     verdict::{Answer, Question},
     worker::{self, Report, Reported},
 };
 use redis::{Arg, Cmd, ServerError, Value};
+use std::num::NonZeroU64;
 
 /// The clock that is served: Redis's own.
 pub const CLOCK: &str = include_str!("../../../lua/clock.lua");
@@ -207,13 +211,21 @@ impl<'a> Call<'a> {
         clippy::cast_precision_loss,
         reason = "instants, and what buckets hold, are below 2^53"
     )]
-    pub fn grant(keys: Vec<&'a Key>, asks: &[Ask]) -> Self {
-        let numbers = asks.iter().flat_map(|ask| {
-            let burst = u64::from(ask.limit.burst());
-            let numbers = [ask.returned.min(burst), ask.since.as_micros(), ask.wanted.min(burst)];
-            ask.limit.arguments().into_iter().chain(numbers.map(|number| number as f64))
-        });
-        let arguments = vec![numbers.flat_map(f64::to_le_bytes).collect()];
+    pub fn grant(keys: Vec<&'a Key>, asks: &[&Ask]) -> Self {
+        let mut numbers = Vec::new();
+        for Ask { limit, returned, wanted, drawn } in asks {
+            let wanted = (*wanted).min(limit.burst().into());
+            numbers.extend(limit.arguments());
+            numbers.extend([wanted as f64, drawn.get() as f64, returned.len() as f64]);
+            for Returned { tokens, claim } in returned {
+                let (since, at) = match claim {
+                    Claim::Charged(ledger) => (ledger.since.get(), ledger.charged),
+                    Claim::At(at) => (0, at.as_micros()),
+                };
+                numbers.extend([*tokens, since, at].map(|number| number.min(1 << 53) as f64));
+            }
+        }
+        let arguments = vec![numbers.into_iter().flat_map(f64::to_le_bytes).collect()];
         Self { script: Script::Grant, keys, arguments }
     }
 
@@ -332,21 +344,25 @@ pub fn read_added(reply: &Value) -> Option<Reply<()>> {
     read(reply, |numbers| numbers.is_empty().then_some(()))
 }
 
-/// Reads the reply to so many who asked for tokens ahead of need: the time, and what each is given.
-pub fn read_granted(reply: &Value, count: usize) -> Option<Reply<(Timestamp, Vec<Granted>)>> {
+/// Reads the reply to so many who asked for tokens ahead of need, or gave some back: what each is given.
+pub fn read_granted(reply: &Value, count: usize) -> Option<Reply<Vec<Granted>>> {
     read(reply, |numbers| {
-        let (now, granted) = numbers.split_first()?;
-        let granted = granted.chunks(3).map(|numbers| {
-            let &[tokens, remaining, next_in_us] = numbers else { return None };
+        let granted = numbers.chunks(6).map(|numbers| {
+            let &[tokens, remaining, next_in_us, since, charged, void] = numbers else {
+                return None;
+            };
+            let since = NonZeroU64::new(since.try_into().ok()?);
+            let charged = charged.try_into().ok()?;
             Some(Granted {
                 tokens: tokens.try_into().ok()?,
                 remaining: remaining.try_into().ok()?,
                 next_in_us: next_in_us.try_into().ok()?,
+                ledger: since.map(|since| Ledger { since, charged }),
+                void: void.try_into().ok()?,
             })
         });
         let granted: Vec<Granted> = granted.collect::<Option<_>>()?;
-        let now = Timestamp::from_micros((*now).try_into().ok()?);
-        (granted.len() == count).then_some((now, granted))
+        (granted.len() == count).then_some(granted)
     })
 }
 

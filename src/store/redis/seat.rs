@@ -6,7 +6,7 @@ use super::{
     way::Way,
 };
 use crate::{
-    clock::{self, Timestamp},
+    clock,
     store::StoreError,
     verdict::{Answer, Question},
 };
@@ -24,8 +24,6 @@ pub(super) struct Seat<'a> {
     round: Arc<Round>,
     place: usize,
     question: &'a Question,
-    /// When the wait began.
-    began: Timestamp,
     /// Whether it is answered, or left.
     has_left: bool,
 }
@@ -33,12 +31,12 @@ pub(super) struct Seat<'a> {
 impl<'a> Seat<'a> {
     /// A seat for a request; `None` where too many wait already.
     pub(super) fn take(way: &'a Arc<Way>, question: &'a Question) -> Option<Self> {
-        let (lane, began) = (way.lanes.here(), way.clock.now());
+        let lane = way.lanes.here();
         let (round, place, calls_carrier) = lane.join(question)?;
         if calls_carrier {
             way.start_carrier(&lane);
         }
-        Some(Self { way, lane, round, place, question, began, has_left: false })
+        Some(Self { way, lane, round, place, question, has_left: false })
     }
 
     /// What became of the request.
@@ -64,7 +62,7 @@ impl<'a> Seat<'a> {
     /// Does not wait any more, though Redis may still have had time where it `is_hurried`. Returns why.
     pub(super) fn leave(&mut self, is_hurried: bool) -> StoreError {
         self.has_left = true;
-        let Self { way, question, began, .. } = *self;
+        let Self { way, question, .. } = *self;
         let leaving = self.round.leave(self.place, is_hurried, || {
             if !question.charges() {
                 return None;
@@ -73,7 +71,7 @@ impl<'a> Seat<'a> {
                 way.condition.count_late_charge(false);
                 return None;
             };
-            Some(Late { question: question.clone(), began, is_hurried, _place: place })
+            Some(Late { question: question.clone(), is_hurried, _place: place })
         });
         match leaving {
             Leaving::Sent => StoreError::Late,

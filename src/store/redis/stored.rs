@@ -4,10 +4,14 @@ use crate::{
     clock::Timestamp,
     key::Key,
     lease::{Attempt, Bucket, Entry, Fingerprint, Hold, InFlight, Kind, Record, Slots, Term},
-    limiter::{State, token_bucket},
+    limiter::{
+        State,
+        token_bucket::{self, Ledger},
+    },
     worker::{self, Counts, Worker, Workers},
 };
 use redis::Value;
+use std::num::NonZeroU64;
 
 /// The largest number that stands there.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
@@ -40,6 +44,13 @@ pub fn read(key: &Key, stored: &[u8]) -> Option<State> {
             used: numbers.count()?,
             updated: numbers.instant()?,
             grains_per_token: numbers.count()?,
+            ledger: match numbers.are_over() {
+                true => None,
+                false => Some(Ledger {
+                    since: NonZeroU64::new(numbers.count()?)?,
+                    charged: numbers.count()?,
+                }),
+            },
         }),
         "concurrency" | "fleet" => {
             let (since, mut buckets) = (numbers.instant()?, Vec::new());

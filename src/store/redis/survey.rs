@@ -11,16 +11,21 @@ const OLDEST: (u32, u32) = (6, 2);
 /// What is known of a Redis that can serve: what the operator had better change.
 pub(super) type Cautions = Vec<String>;
 
-/// Looks at the Redis behind a connection.
+/// Looks at the Redis behind a connection. Returns what had better be changed, and what it calls this run of itself, where
+/// it says so.
 ///
 /// # Errors
 ///
 /// Where it cannot serve, with what to do about it.
-pub(super) async fn survey(connection: &mut MultiplexedConnection) -> Result<Cautions, String> {
+pub(super) async fn survey(
+    connection: &mut MultiplexedConnection,
+) -> Result<(Cautions, Option<String>), String> {
     let info: String = match redis::cmd("INFO").query_async(connection).await {
         Ok(info) => info,
         // Whoever may not ask, or where nobody may, may still decide.
-        Err(error) if matches!(fault::code(&error), Some("NOPERM" | "ERR")) => return Ok(vec![]),
+        Err(error) if matches!(fault::code(&error), Some("NOPERM" | "ERR")) => {
+            return Ok((vec![], None));
+        }
         Err(error) => return Err(fault::in_words(&error)),
     };
     judge(&info)?;
@@ -43,7 +48,8 @@ pub(super) async fn survey(connection: &mut MultiplexedConnection) -> Result<Cau
                 .to_owned(),
         );
     }
-    Ok(cautions)
+    let run_id = field(&info, "run_id").map(str::trim).filter(|id| !id.is_empty());
+    Ok((cautions, run_id.map(str::to_owned)))
 }
 
 /// What to change where releases may not be announced.

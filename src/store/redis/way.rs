@@ -15,6 +15,7 @@ use super::{
     connection::{Connection, Manager},
     denials::Denials,
     fault,
+    incarnation::Generations,
     lane::Lanes,
     round,
     script::{self, Call, Reply},
@@ -30,7 +31,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -60,6 +61,10 @@ pub(super) struct Way {
     waiting: Places,
     /// The places of late answers that are listened for.
     pub(super) late: Arc<Semaphore>,
+    /// The generation of the rules in force.
+    generation: AtomicU64,
+    /// How often connections were found broken.
+    pub(super) generations: Arc<Generations>,
 }
 
 impl Way {
@@ -72,15 +77,40 @@ impl Way {
     ) -> Self {
         let (waiting, late) = (Places::of(MOST_WAITING), Arc::new(Semaphore::new(MOST_LATE)));
         let (clock, breaker) = (Clock::monotonic(), Breaker::default());
+        let generations = manager.generations();
         let (lanes, timing) = (Lanes::new(manager, timeout), OnceLock::new());
         let denials = Denials::default();
-        Self { lanes, scripts, timeout, clock, condition, breaker, denials, timing, waiting, late }
+        let generation = AtomicU64::new(0);
+        Self {
+            lanes,
+            scripts,
+            timeout,
+            clock,
+            condition,
+            breaker,
+            denials,
+            timing,
+            waiting,
+            late,
+            generation,
+            generations,
+        }
     }
 
     /// Has the durations of calls told.
     pub(super) fn time(&self, timing: Arc<dyn Timing>) {
         // Whoever is told first stays.
         let _ = self.timing.set(timing);
+    }
+
+    /// The generation of the rules in force.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Takes note that rules of this generation are about to be in force.
+    pub(super) fn set_generation(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
     }
 
     /// The longest that anybody waits.
@@ -115,6 +145,19 @@ impl Way {
         read: impl FnOnce(&Value) -> Option<Reply<T>>,
     ) -> Result<T, StoreError> {
         round::done(read(&self.reply(call, self.timeout).await?))
+    }
+
+    /// The same over a connection that was chosen already.
+    pub(super) async fn ask_over<T>(
+        self: &Arc<Self>,
+        connection: Connection,
+        call: &Call<'_>,
+        read: impl FnOnce(&Value) -> Option<Reply<T>>,
+    ) -> Result<T, StoreError> {
+        self.may_be_asked()?;
+        let _place = self.waiting.take().ok_or(StoreError::Busy)?;
+        let patience = Deadline::after(self.timeout);
+        round::done(read(&self.reply_over(connection, call, patience).await?))
     }
 
     /// The same for what may take longer than a request may wait.
@@ -212,6 +255,15 @@ impl Way {
             self.breaker.miss();
             return Err(StoreError::Unreachable);
         };
+        self.reply_over(connection, call, patience).await
+    }
+
+    async fn reply_over(
+        self: &Arc<Self>,
+        connection: Connection,
+        call: &Call<'_>,
+        patience: Deadline,
+    ) -> Result<Value, StoreError> {
         let Some(coming) = self.send(connection, call) else {
             return Err(StoreError::Refused("it was not told of all scripts".to_owned()));
         };

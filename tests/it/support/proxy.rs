@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{
         TcpListener, TcpStream,
         tcp::{ReadHalf, WriteHalf},
@@ -26,6 +26,8 @@ enum Way {
     Open,
     /// Questions pass, answers are kept back.
     Held,
+    /// Answers pass, questions are kept back.
+    Stalled,
     /// Answers come so much later.
     Delayed(Duration),
     /// Answers come byte by byte, and so much time before each.
@@ -112,6 +114,18 @@ impl Proxy {
         self.way.borrow().send_replace(Way::Held);
     }
 
+    /// Keeps answers back on the connections that there are, until it is released. New ones work.
+    pub(crate) fn hold_these(&self) -> Held {
+        let these = self.way.send_replace(watch::Sender::new(Way::Open));
+        these.send_replace(Way::Held);
+        Held(these)
+    }
+
+    /// Keeps questions back, on every connection that there is or will be.
+    pub(crate) fn stall(&self) {
+        self.way.borrow().send_replace(Way::Stalled);
+    }
+
     /// Has answers come so much later, on every connection that there is or will be.
     pub(crate) fn delay(&self, time: Duration) {
         self.way.borrow().send_replace(Way::Delayed(time));
@@ -147,6 +161,16 @@ impl Proxy {
     }
 }
 
+/// Connections on which answers are kept back.
+pub(crate) struct Held(watch::Sender<Way>);
+
+impl Held {
+    /// Lets the answers through.
+    pub(crate) fn release(&self) {
+        self.0.send_replace(Way::Open);
+    }
+}
+
 async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> io::Result<()> {
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
     client.set_nodelay(true)?;
@@ -158,7 +182,7 @@ async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> i
     let way = tokio::select! {
         biased;
         way = disturbed => way.map(|way| *way),
-        ended = copy(&mut questions, &mut to_server) => return ended.map(|_| ()),
+        ended = pass_to(&mut questions, &mut to_server, way.clone()) => return ended,
         ended = pass_on(answers, to_client, way) => return ended,
     };
     match way {
@@ -167,6 +191,22 @@ async fn carry(mut client: TcpStream, port: u16, way: watch::Receiver<Way>) -> i
             server.set_zero_linger()
         }
         _ => std::future::pending().await,
+    }
+}
+
+async fn pass_to(
+    questions: &mut ReadHalf<'_>,
+    to_server: &mut WriteHalf<'_>,
+    mut way: watch::Receiver<Way>,
+) -> io::Result<()> {
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let count = questions.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        way.wait_for(|way| *way != Way::Stalled).await.map_err(io::Error::other)?;
+        to_server.write_all(&bytes[..count]).await?;
     }
 }
 

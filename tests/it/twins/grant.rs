@@ -7,13 +7,17 @@ use super::{
 };
 use proptest::prelude::*;
 use redis::Commands as _;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU64};
 use tollgate::{
     clock::Timestamp,
-    grant::{Ask, grant},
+    grant::{Ask, Change, grant},
     key::Key,
-    limiter::{Limit, token_bucket},
+    limiter::{
+        Cost, Limit,
+        token_bucket::{self, Claim, Ledger, Returned},
+    },
     store::redis::script::{self, Call, Reply},
+    verdict::{self, Check, Question, Write},
 };
 
 const NOW_US: i64 = 1_800_000_000_000_000;
@@ -21,26 +25,87 @@ const NOW_US: i64 = 1_800_000_000_000_000;
 /// How many buckets there are.
 const NAMES: usize = 3;
 
-/// What is asked of a bucket; `since` is so long ago.
-fn any_ask() -> impl Strategy<Value = (token_bucket::Limit, u64, i64, u64)> {
+/// What comes back: so many tokens, by one of the last claims on the bucket or by when they were charged, so long ago.
+type Comes = (u64, Option<usize>, i64);
+
+/// What is asked of a bucket, or what a request takes there.
+#[derive(Debug, Clone)]
+struct Asking {
+    limit: token_bucket::Limit,
+    returned: Vec<Comes>,
+    wanted: u64,
+    /// A request, which is decided first.
+    cost: Option<Cost>,
+}
+
+fn any_asking(limits: Vec<token_bucket::Limit>) -> impl Strategy<Value = Asking> {
     let count = || prop_oneof![Just(0), 0..20_u64, 0..2000_u64, any::<u32>().prop_map(u64::from)];
-    let limit = any_rate().prop_map(|limit| match limit {
-        Limit::TokenBucket(limit) => token_bucket::Limit::new(limit.rate(), limit.burst()),
-        other => panic!("{other:?}"),
-    });
-    (limit, count(), any_step(), count())
+    let claim = prop::option::weighted(0.7, 0..3_usize);
+    let ago = prop_oneof![3 => 0..2000_i64, 1 => any_step()];
+    let returned = prop::collection::vec((count(), claim, ago), 0..3);
+    let cost = prop_oneof![
+        count().prop_map(|count| Cost::Take(count.max(1))),
+        count().prop_map(Cost::Refund)
+    ];
+    let cost = prop::option::weighted(0.4, cost);
+    (prop::sample::select(limits), returned, count(), cost)
+        .prop_map(|(limit, returned, wanted, cost)| Asking { limit, returned, wanted, cost })
 }
 
 /// Some of the buckets, and what is asked of each.
-type Asks = BTreeMap<usize, (token_bucket::Limit, u64, i64, u64)>;
+type Asks = BTreeMap<usize, Asking>;
 
 fn any_asks() -> impl Strategy<Value = Vec<(i64, Asks)>> {
-    let asks = prop::collection::btree_map(0..NAMES, any_ask(), 1..=NAMES);
-    prop::collection::vec((any_step(), asks), 1..10)
+    // Few limits, so that a bucket is met by several of them, as when rules change.
+    let limits = prop::collection::vec(any_rate(), 1..3).prop_map(|limits| {
+        let limits = limits.into_iter().map(|limit| match limit {
+            Limit::TokenBucket(limit) => limit,
+            other => panic!("{other:?}"),
+        });
+        limits.collect::<Vec<_>>()
+    });
+    limits.prop_flat_map(|limits| {
+        let asks = prop::collection::btree_map(0..NAMES, any_asking(limits), 1..=NAMES);
+        prop::collection::vec((any_step(), asks), 1..10)
+    })
 }
 
 fn names() -> Vec<Key> {
     (0..NAMES).map(|name| key("token_bucket", name)).collect()
+}
+
+/// What is known of what the buckets have handed out: the last claims on each.
+#[derive(Default)]
+struct Claims(BTreeMap<usize, Vec<Ledger>>);
+
+impl Claims {
+    fn ask(&self, name: usize, asking: &Asking, now_us: i64, drawn: u64) -> Ask {
+        let known = self.0.get(&name).map_or(&[][..], Vec::as_slice);
+        let returned = asking.returned.iter().map(|(tokens, claim, ago_us)| {
+            let ledger = claim.and_then(|back| known.iter().rev().nth(back));
+            let at = Timestamp::from_micros((now_us - ago_us).unsigned_abs());
+            let claim = ledger.map_or(Claim::At(at), |ledger| Claim::Charged(*ledger));
+            Returned { tokens: *tokens, claim }
+        });
+        let drawn = NonZeroU64::new(drawn).unwrap();
+        Ask { limit: asking.limit, returned: returned.collect(), wanted: asking.wanted, drawn }
+    }
+}
+
+impl World {
+    /// Takes over what has become of buckets.
+    fn change(&mut self, keys: &[Key], changes: Vec<Option<Change>>, now: Timestamp) {
+        for (slot, change) in changes.into_iter().enumerate() {
+            match change {
+                Some(Change::Written(kept)) => {
+                    self.write(keys, [Write { slot, kept: Some(kept) }], now)
+                }
+                Some(Change::Credited(state)) => self.0.get_mut(&keys[slot]).unwrap().0 = state,
+                Some(Change::Forgotten) => drop(self.0.remove(&keys[slot])),
+                None => {}
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -48,7 +113,7 @@ async fn the_script_hands_out_and_takes_back_what_rust_does() {
     let first = any_state().prop_filter("a bucket", |(key, _)| names().contains(key));
     for_all(&(prop::option::of(first), any_asks()), |redis, scripts, (first, history)| {
         redis::cmd("FLUSHALL").exec(redis).unwrap();
-        let mut world = World::default();
+        let (mut world, mut claims, mut drawn) = (World::default(), Claims::default(), 0);
         if let Some((key, state)) = first {
             redis.set_ex::<_, _, ()>(key.as_str(), stored::write(state), 1).unwrap();
             world.0.insert(key.clone(), (state.clone(), 1000));
@@ -58,17 +123,31 @@ async fn the_script_hands_out_and_takes_back_what_rust_does() {
             now_us += step_us;
             let now = Timestamp::from_micros(now_us.unsigned_abs());
             let keys: Vec<Key> = asks.keys().map(|name| key("token_bucket", *name)).collect();
-            let asks = asks.values().map(|(limit, returned, ago_us, wanted)| {
-                let since = Timestamp::from_micros((now_us - ago_us).unsigned_abs());
-                Ask { limit: *limit, returned: *returned, since, wanted: *wanted }
+            let checks = asks.values().enumerate().filter_map(|(slot, asking)| {
+                Some(Check::of(slot, Limit::TokenBucket(asking.limit), asking.cost?))
             });
-            let asks: Vec<Ask> = asks.collect();
-            let (granted, writes) = grant(&asks, &world.stored(&keys), now);
+            let question = Question::new(keys.clone(), checks.collect());
+            let (answer, writes) = verdict::settle(&question, &world.stored(&keys), now);
             world.write(&keys, writes, now);
-            let call = Call::grant(keys.iter().collect(), &asks);
+            let reply = told(&Call::request(&question), scripts, now).query(redis).unwrap();
+            prop_assert_eq!(script::read_answer(&reply, &question), Some(Reply::Done(answer)));
+            let asks: Vec<(usize, Ask)> = asks
+                .iter()
+                .map(|(name, asking)| {
+                    drawn += 1;
+                    (*name, claims.ask(*name, asking, now_us, drawn))
+                })
+                .collect();
+            let (names_asked, asks): (Vec<usize>, Vec<Ask>) = asks.into_iter().unzip();
+            let (granted, changes) = grant(&asks, &world.stored(&keys), now);
+            world.change(&keys, changes, now);
+            for (name, granted) in names_asked.iter().zip(&granted) {
+                claims.0.entry(*name).or_default().extend(granted.ledger);
+            }
+            let call = Call::grant(keys.iter().collect(), &asks.iter().collect::<Vec<_>>());
             let reply = told(&call, scripts, now).query(redis).unwrap();
             let read = script::read_granted(&reply, asks.len());
-            prop_assert_eq!(read, Some(Reply::Done((now, granted))));
+            prop_assert_eq!(read, Some(Reply::Done(granted)));
             for key in names() {
                 let (there, ttl_ms): (Option<Vec<u8>>, i64) =
                     redis::pipe().get(key.as_str()).pttl(key.as_str()).query(redis).unwrap();
@@ -88,16 +167,14 @@ async fn what_is_no_bucket_is_deleted_and_nothing_else_is_done() {
         let keys = names();
         redis.set::<_, _, ()>(keys[1].as_str(), bytes).unwrap();
         let limit = token_bucket::Limit::per_unit(5, tollgate::unit::Unit::Day);
-        let ask = Ask { limit, returned: 0, since: Timestamp::default(), wanted: 3 };
+        let ask = Ask { limit, returned: Vec::new(), wanted: 3, drawn: NonZeroU64::MIN };
         let mut answer = || {
             let now = Timestamp::from_micros(NOW_US.unsigned_abs());
-            let call = Call::grant(keys.iter().collect(), &[ask; NAMES]);
+            let call = Call::grant(keys.iter().collect(), &[&ask; NAMES]);
             script::read_granted(&told(&call, scripts, now).query(redis).unwrap(), NAMES)
         };
         prop_assert_eq!(answer(), Some(Reply::Deleted(1)));
-        prop_assert!(
-            matches!(answer(), Some(Reply::Done((_, granted))) if granted[0].remaining == 2)
-        );
+        prop_assert!(matches!(answer(), Some(Reply::Done(granted)) if granted[0].remaining == 2));
         Ok(())
     })
     .await;

@@ -2,6 +2,7 @@
 //! what befalls a store: clocks set back, states lost.
 
 use proptest::prelude::*;
+use std::num::NonZeroU64;
 use tollgate::{
     clock::Timestamp,
     key::{Key, Path},
@@ -384,11 +385,17 @@ pub(super) fn any_state() -> impl Strategy<Value = (Key, State)> {
     let count = || prop_oneof![0..=10_u64, 0..=1_u64 << 32, 0..=1_u64 << 53, Just(1_u64 << 53)];
     let instant =
         || prop_oneof![count(), 1_799_999_000_000_000..=1_800_000_100_000_000_u64].boxed();
-    let bucket = (count(), instant(), count()).prop_map(|(used, updated, grains_per_token)| {
-        let updated = Timestamp::from_micros(updated);
-        let grains_per_token = grains_per_token.max(1);
-        State::TokenBucket(token_bucket::State { used, updated, grains_per_token })
+    let ledger = prop::option::of((count(), count())).prop_map(|ledger| {
+        let since = |since: u64| NonZeroU64::new(since).unwrap_or(NonZeroU64::MIN);
+        ledger.map(|(it, charged)| token_bucket::Ledger { since: since(it), charged })
     });
+    let bucket = (count(), instant(), count(), ledger).prop_map(
+        |(used, updated, grains_per_token, ledger)| {
+            let updated = Timestamp::from_micros(updated);
+            let grains_per_token = grains_per_token.max(1);
+            State::TokenBucket(token_bucket::State { used, updated, grains_per_token, ledger })
+        },
+    );
     let slots = (count(), count()).prop_map(|(critical, others)| Slots { critical, others });
     let some = slots.prop_filter("some", |slots| slots.total() > 0);
     let buckets = prop::collection::btree_map(instant(), some, 1..5);

@@ -25,7 +25,9 @@ pub(super) fn write(state: &State) -> Vec<u8> {
     };
     match state {
         State::TokenBucket(state) => {
-            doubles(&[state.used, state.updated.as_micros(), state.grains_per_token])
+            let numbers = [state.used, state.updated.as_micros(), state.grains_per_token];
+            let ledger = state.ledger.map_or_else(Vec::new, |it| vec![it.since.get(), it.charged]);
+            doubles(&[&numbers[..], &ledger].concat())
         }
         State::InFlight(state) => {
             let mut bytes = doubles(&[state.since.as_micros()]);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     key::Path,
-    limiter::token_bucket::{Grants as Share, Rate},
+    limiter::token_bucket::{Grants as Share, Ledger, Rate},
     unit::Unit,
 };
 use futures_util::FutureExt as _;
@@ -39,12 +39,17 @@ fn demand(grants: &Grants, now: Timestamp, question: &Question) {
     }
 }
 
+fn given(tokens: u64, remaining: u64, next_in_us: u64) -> Granted {
+    let ledger = Some(Ledger { since: NonZeroU64::MIN, charged: tokens });
+    Granted { tokens, remaining, next_in_us, ledger, void: 0 }
+}
+
 /// Gives all that is asked for.
 fn fetch(grants: &Grants, now: Timestamp) {
     for asked in grants.due(now) {
         let tokens = asked.ask.wanted;
-        let granted = Granted { tokens, remaining: 1000, next_in_us: 0 };
-        assert_eq!(grants.granted(now, &asked, (granted, now)), None);
+        let granted = given(tokens, 1000, 0);
+        assert_eq!(grants.granted(now, &asked, granted), None);
     }
 }
 
@@ -160,8 +165,8 @@ fn what_is_forgotten_is_lost_also_what_was_on_its_way() {
     let asked = grants.due(NOW);
     grants.forget(&one.keys);
     for asked in &asked {
-        let granted = Granted { tokens: asked.ask.wanted, remaining: 1000, next_in_us: 0 };
-        assert_eq!(grants.granted(NOW, asked, (granted, NOW)), None);
+        let granted = given(asked.ask.wanted, 1000, 0);
+        assert_eq!(grants.granted(NOW, asked, granted), None);
     }
     let counts = grants.counts();
     assert_eq!((asked.len(), counts.in_hand()), (1, 0));
@@ -191,8 +196,8 @@ fn a_bucket_that_has_run_empty_is_told_of() {
     let (grants, one) = (Grants::default(), question(&[("a", 1)]));
     demand(&grants, NOW, &one);
     let asked = grants.due(NOW);
-    let empty = Granted { tokens: 0, remaining: 0, next_in_us: 100 };
-    let short = asked.iter().filter_map(|asked| grants.granted(NOW, asked, (empty, NOW)));
+    let empty = given(0, 0, 100);
+    let short = asked.iter().filter_map(|asked| grants.granted(NOW, asked, empty));
     assert_eq!(short.filter(|short| short.passes_us >= 100).count(), 1);
 }
 
@@ -203,7 +208,7 @@ fn nothing_is_served_any_more_once_it_is_closed_and_all_is_given_back() {
     grants.close();
     assert!(grants.is_closed());
     assert!(!is_served(&grants, NOW, &both));
-    let returned = grants.give_back_all(NOW).into_iter().map(|asked| asked.ask.returned);
+    let returned = grants.give_back_all(NOW).into_iter().map(|asked| asked.ask.tokens_returned());
     assert_eq!(returned.sum::<u64>(), grants.counts().taken);
     assert!(grants.give_back_all(NOW).is_empty());
 }
@@ -232,4 +237,29 @@ fn there_are_only_so_many_and_who_is_not_missed_makes_room() {
     demand(&grants, later, &late);
     fetch(&grants, later);
     assert!(is_served(&grants, later, &late));
+}
+
+#[test]
+fn what_was_taken_under_other_rules_is_dropped_as_spent() {
+    let one = question(&[("a", 1)]);
+    let grants = grants_of(&one);
+    let taken = grants.counts().taken;
+    demand(&grants, NOW + MAX_AGE_US, &one);
+    let asked = grants.due(NOW + MAX_AGE_US);
+    assert_eq!(asked.len(), 1);
+    grants.follow(7);
+    assert!(grants.is_empty());
+    assert!(asked.iter().all(|asked| grants.is_dropped(asked)));
+    // Who follows the rules before has nothing, and asks for nothing.
+    demand(&grants, NOW, &one);
+    assert!(grants.is_empty() && grants.due(NOW).is_empty());
+    let next = Question { generation: 7, ..one };
+    demand(&grants, NOW + MAX_AGE_US, &next);
+    // What was asked before the rules were replaced gives nothing to who came after.
+    assert_eq!(grants.granted(NOW + MAX_AGE_US, &asked[0], given(500, 1000, 0)), None);
+    assert!(!is_served(&grants, NOW + MAX_AGE_US, &next));
+    assert_eq!(grants.counts().in_hand(), 0);
+    assert_eq!(grants.counts().lost + grants.counts().returned, taken + 500);
+    fetch(&grants, NOW + MAX_AGE_US);
+    assert!(is_served(&grants, NOW + MAX_AGE_US, &next));
 }
