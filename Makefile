@@ -1,8 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint faults bench soak
+.PHONY: help run test fuzz lint faults attacks bench soak
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Serve the rules in config/ from memory
 	cargo run --locked
@@ -29,6 +29,11 @@ lint: ## Check formatting, lints, documentation, and the licences and sources of
 
 faults: ## Measure what becomes of requests while Redis fails, and write it to docs/faults.md
 	TOLLGATE_FAULTS_TABLE=$(CURDIR)/docs/faults.md cargo test --locked --test it -- faults::
+
+attacks: ## Attack a release build, and print what each attack costs, as docs/security.md has it
+	cargo build --locked --release
+	TOLLGATE_TEST_PROGRAM=$(CURDIR)/target/release/tollgate \
+		cargo test --locked --test it -- hostile::attacks --nocapture --test-threads 1
 
 bench: ## Measure how fast it is, write that to docs/performance.md, and print what the parts cost
 	cargo bench --locked --bench performance

@@ -17,11 +17,16 @@ use std::{
     },
     task::Poll,
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// How many bytes of a connection are read in a turn, give or take what one read brings: some hundred usual calls,
 /// or a few with a hundred descriptors each, which take about half a millisecond.
 pub(super) const BYTES_A_TURN: usize = 16 << 10;
+
+/// How many requests of one connection may be pending, those whose answers it does not read among them, without a
+/// place among the many; and how many such places there are in the process. A request takes about 2 KiB.
+const FEW_PENDING: usize = 64;
+static MANY_PENDING: Semaphore = Semaphore::const_new(16_384);
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -37,6 +42,8 @@ struct Shared {
     /// Header blocks that the library was given since it was last polled, and how many of them were large.
     blocks: AtomicUsize,
     large: AtomicUsize,
+    /// Requests that became tasks and have not ended.
+    pending: AtomicUsize,
     counts: Arc<watch::Sender<DoorCounts>>,
 }
 
@@ -53,7 +60,8 @@ impl Turn {
     /// Nothing yet. What is refused is counted here.
     pub(super) fn new(counts: Arc<watch::Sender<DoorCounts>>) -> Self {
         let (work, zero) = (Mutex::default(), AtomicUsize::default);
-        Self(Arc::new(Shared { work, left: zero(), blocks: zero(), large: zero(), counts }))
+        let (left, blocks, large, pending) = (zero(), zero(), zero(), zero());
+        Self(Arc::new(Shared { work, left, blocks, large, pending, counts }))
     }
 
     /// Begins a turn.
@@ -97,6 +105,20 @@ impl Turn {
         }
     }
 
+    /// Makes a task of a request that has to wait. Where too many do, it is dropped, and its stream reset.
+    fn wait_for(&self, work: Work) {
+        let before = self.0.pending.fetch_add(1, Ordering::Relaxed);
+        let pending = Pending(self.clone());
+        let place = if before < FEW_PENDING { None } else { Some(MANY_PENDING.try_acquire()) };
+        if let Some(Err(_)) = place {
+            return;
+        }
+        tokio::spawn(async move {
+            let _pending = (pending, place);
+            work.await;
+        });
+    }
+
     /// Serves a connection that leaves its requests here.
     pub(super) async fn by_turn<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
@@ -120,12 +142,21 @@ impl Turn {
                     // A bug in one is not the others' end: it is dropped, and its caller hears that it is over.
                     let look = AssertUnwindSafe(|| work.as_mut().poll(context));
                     if let Ok(Poll::Pending) = catch_unwind(look) {
-                        tokio::spawn(work);
+                        self.wait_for(work);
                     }
                 }
             }
         })
         .await
+    }
+}
+
+/// A request that became a task.
+struct Pending(Turn);
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.0.0.pending.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -173,5 +204,31 @@ mod tests {
         while done.load(Ordering::Relaxed) < 13 {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_are_bounded_and_what_is_dropped_ends() {
+        let turn = Turn::new(Arc::default());
+        let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let most = FEW_PENDING + MANY_PENDING.available_permits();
+        for _ in 0..most + 10 {
+            let alive = alive.clone();
+            turn.wait_for(Box::pin(async move {
+                let _alive = alive;
+                std::future::pending::<()>().await;
+            }));
+        }
+        assert_eq!(turn.0.pending.load(Ordering::Relaxed), most);
+        assert_eq!(MANY_PENDING.available_permits(), 0);
+        // On another connection a few may wait all the same.
+        let other = Turn::new(Arc::default());
+        other.wait_for(Box::pin(async move {
+            drop(alive);
+        }));
+        assert_eq!(other.0.pending.load(Ordering::Relaxed), 1);
+        while other.0.pending.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(ended.try_recv().is_err());
     }
 }

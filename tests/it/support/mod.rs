@@ -22,7 +22,7 @@ pub(crate) use redis::{Redis, free_port, libfaketime};
 pub(crate) use worker::{Reports, report};
 
 use std::{
-    fs,
+    env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{ExitStatus, Output, Stdio},
@@ -286,7 +286,10 @@ impl Server {
 
 /// The program, with nothing in its environment but these variables.
 pub(crate) fn program(environment: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    // `make attacks` measures a release build.
+    let program = env::var_os("TOLLGATE_TEST_PROGRAM");
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_tollgate").into());
+    let mut command = Command::new(program);
     command.env_clear().envs(environment.iter().copied());
     command
 }
