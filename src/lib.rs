@@ -35,6 +35,7 @@ pub mod rules;
 pub mod server;
 pub mod shadow;
 pub mod store;
+pub mod task;
 pub mod telemetry;
 pub mod unit;
 pub mod verdict;
