@@ -37,6 +37,7 @@ pub mod server;
 pub mod services;
 pub mod shadow;
 pub mod store;
+pub mod task;
 pub mod telemetry;
 pub mod unit;
 pub mod verdict;

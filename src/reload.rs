@@ -26,6 +26,7 @@ use crate::{
     config::{self, Digest, Files, Options},
     decider::{Decider, Replaced},
     rules::{Domain, describe::printable},
+    task::{Task, supervise},
     unit::span,
 };
 use arc_swap::ArcSwap;
@@ -144,6 +145,10 @@ impl Reload {
 
     /// Looks after them for ever. A signal of `asked` has it look at once, and say what it found.
     pub async fn run(mut self, mut asked: Signal) {
+        supervise(Task::Reload, async move || self.keep_current(&mut asked).await).await;
+    }
+
+    async fn keep_current(&mut self, asked: &mut Signal) {
         let is_pipe =
             |path: &PathBuf| fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir());
         if let Some(pipe) = self.paths.iter().find(|path| is_pipe(path)) {

@@ -27,6 +27,7 @@ use crate::{
     http::{self, AdminAccess, Json, Readiness, Scrapes, Token},
     reload::Reloads,
     services::{DisabledServices, OptionalService},
+    task::{Task, supervise},
     telemetry::{
         CostWatch, DoorView, DoorWatch, Export, Metrics, MetricsError, PoolWatch, RefusalWatch,
         Sources, Watch,
@@ -50,6 +51,9 @@ const LAST_RELEASES: Duration = Duration::from_secs(1);
 
 /// How long the store may meanwhile take to hear what rules in shadow did last.
 const LAST_TELLING: Duration = Duration::from_secs(1);
+
+/// How long the last lines about the store and the doors may take. Only a watch that panics again and again takes it.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// How long what is in flight may take once the doors are closed, beside what its store takes, and at most.
 /// Who reads or writes slower than that, or says nothing, holds up nobody's end.
@@ -244,19 +248,21 @@ pub async fn serve(
         );
     }
     if let Some(token) = admin.token {
-        tokio::spawn(until_either(token.keep_current(), closed.clone()));
+        let reloading = supervise(Task::AdminToken, async move || token.keep_current().await);
+        tokio::spawn(until_either(reloading, closed.clone()));
     }
     let [grpc, http, at_admin] = views;
     let doors_watched = [("gRPC", grpc), ("HTTP", http), ("admin", at_admin)]
         .map(|(name, view)| (DoorWatch::new(name), view));
     let watcher = tokio::spawn(watch_store(Arc::clone(&decider), doors_watched, told));
     let teller = tokio::spawn(tell_shadow(Arc::clone(&decider), answered));
-    if let Some(tls) = tls {
-        tokio::spawn(until_either(tls.keep_current(), closed.clone()));
+    if let Some(mut tls) = tls {
+        let reloading = supervise(Task::Certificates, async move || tls.keep_current().await);
+        tokio::spawn(until_either(reloading, closed.clone()));
     }
     tokio::spawn(watch_pools(Arc::clone(&decider), looked, closed.clone()));
     let following = Arc::clone(&decider);
-    let following = async move { following.follow_orders().await };
+    let following = supervise(Task::Overrides, async move || following.follow_orders().await);
     tokio::spawn(until_either(following, closed.clone()));
     let leases = Leases::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
     let reports = Reports::new(Arc::clone(&decider), closed.clone()).observed(observer.clone());
@@ -305,7 +311,7 @@ pub async fn serve(
     let _ = tokio::join!(decider.finish_releases(LAST_RELEASES), returning, telling);
     drop(over);
     // What it has to say last is short.
-    let _ = watcher.await;
+    let _ = time::timeout(LAST_LINES, watcher).await;
     metrics.finish().await;
     drop(cores);
     Ok(())
@@ -372,33 +378,37 @@ async fn watch_store(
     let clock = Clock::monotonic();
     let (mut watch, mut refusals) = (Watch::default(), RefusalWatch::default());
     let mut costs = CostWatch::default();
-    let mut ticks = time::interval(WATCH);
-    let over = until_closed(over);
-    tokio::pin!(over);
-    let mut is_over = false;
-    while !is_over {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            () = &mut over => is_over = true,
+    let watching = async move || {
+        let mut ticks = time::interval(WATCH);
+        let over = until_closed(over.clone());
+        tokio::pin!(over);
+        let mut is_over = false;
+        while !is_over {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = &mut over => is_over = true,
+            }
+            let (condition, now) = (decider.store().condition(), clock.now());
+            let mut lines =
+                if is_over { watch.tell_last(condition, now) } else { watch.tell(condition, now) };
+            lines.extend(watch.tell_leases(decider.lease_counts(), now));
+            lines.extend(watch.tell_workers(decider.worker_counts(), now));
+            log(&store, lines);
+            log_of_doors(refusals.tell(&decider.rules(), now));
+            log_of_doors(costs.tell(&decider.rules()));
+            for (watch, door) in &mut doors {
+                let counts = *door.counts.borrow();
+                log_of_doors(watch.tell(&counts, now));
+            }
         }
-        let (condition, now) = (decider.store().condition(), clock.now());
-        let mut lines =
-            if is_over { watch.tell_last(condition, now) } else { watch.tell(condition, now) };
-        lines.extend(watch.tell_leases(decider.lease_counts(), now));
-        lines.extend(watch.tell_workers(decider.worker_counts(), now));
-        log(&store, lines);
-        log_of_doors(refusals.tell(&decider.rules(), now));
-        log_of_doors(costs.tell(&decider.rules()));
-        for (watch, door) in &mut doors {
-            let counts = *door.counts.borrow();
-            log_of_doors(watch.tell(&counts, now));
-        }
-    }
+    };
+    supervise(Task::Log, watching).await;
 }
 
 /// Tells the store what rules in shadow would have refused, until nothing is answered any more.
 async fn tell_shadow(decider: Arc<Decider>, answered: watch::Receiver<()>) {
-    decider.keep_telling_shadow(until_closed(answered)).await;
+    let telling = async move || decider.keep_telling_shadow(until_closed(answered.clone())).await;
+    supervise(Task::Shadow, telling).await;
 }
 
 /// Tells the log how it stands with the pools, and keeps what it saw for the metrics, until the doors close.
@@ -410,9 +420,9 @@ async fn watch_pools(
     let store = decider.store().name();
     let clock = Clock::monotonic();
     let mut watch = PoolWatch::default();
-    let mut ticks = time::interval(WATCH_POOLS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watching = async {
+    let watching = async move || {
+        let mut ticks = time::interval(WATCH_POOLS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let pools = decider.pools().await;
@@ -424,7 +434,7 @@ async fn watch_pools(
             looked.send_replace(pools.unwrap_or_default());
         }
     };
-    until_either(watching, closed).await;
+    until_either(supervise(Task::Pools, watching), closed).await;
 }
 
 fn log(store: &str, lines: Vec<(Level, String)>) {

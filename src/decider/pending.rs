@@ -7,9 +7,11 @@ use crate::{
     lease::{Attempt, LeaseId, Release, Released},
     rules::Rules,
     store::StoreError,
+    task::{Task, supervise},
 };
 use std::{
     collections::VecDeque,
+    panic,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -177,25 +179,28 @@ impl Decider {
             return;
         }
         let decider = Arc::clone(self);
-        tokio::spawn(async move {
-            loop {
-                time::sleep(TRY_EVERY).await;
-                // What is known to fail needs not be tried, and told of.
-                if decider.store.condition().down.is_some() {
-                    continue;
-                }
-                while decider.make_some().await {}
-                if decider.pending.kept().is_empty() {
-                    decider.pending.is_attended.store(false, Ordering::Release);
-                    // One may have been kept meanwhile, by somebody who saw it attended.
-                    if decider.pending.kept().is_empty()
-                        || decider.pending.is_attended.swap(true, Ordering::AcqRel)
-                    {
-                        return;
-                    }
+        tokio::spawn(supervise(Task::Releases, async move || decider.make_all().await));
+    }
+
+    /// Makes what is kept, until nothing is.
+    async fn make_all(self: &Arc<Self>) {
+        loop {
+            time::sleep(TRY_EVERY).await;
+            // What is known to fail needs not be tried, and told of.
+            if self.store.condition().down.is_some() {
+                continue;
+            }
+            while self.make_some().await {}
+            if self.pending.kept().is_empty() {
+                self.pending.is_attended.store(false, Ordering::Release);
+                // One may have been kept meanwhile, by somebody who saw it attended.
+                if self.pending.kept().is_empty()
+                    || self.pending.is_attended.swap(true, Ordering::AcqRel)
+                {
+                    return;
                 }
             }
-        });
+        }
     }
 
     /// Tells the store of the oldest. Whether it was told, and there may be more.
@@ -218,11 +223,24 @@ impl Decider {
                 made.is_err().then_some(release)
             });
         }
-        let failed: Vec<Kept> = making.join_all().await.into_iter().flatten().collect();
+        let (mut failed, mut panicked) = (Vec::new(), None);
+        while let Some(made) = making.join_next().await {
+            match made {
+                Ok(release) => failed.extend(release),
+                Err(error) => panicked = error.try_into_panic().ok().or(panicked),
+            }
+        }
         let is_made = failed.is_empty();
-        let mut kept = self.pending.kept();
-        for release in failed.into_iter().rev() {
-            kept.push_front(release);
+        {
+            let mut kept = self.pending.kept();
+            for release in failed.into_iter().rev() {
+                kept.push_front(release);
+            }
+        }
+        // The release that panicked is left to the deadline of its lease: made again, it might panic again.
+        if let Some(panicked) = panicked {
+            self.pending.given_up.fetch_add(1, Ordering::Relaxed);
+            panic::resume_unwind(panicked);
         }
         is_made
     }

@@ -24,6 +24,7 @@ use std::{
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
+    vec,
 };
 use tokio::time::{self, MissedTickBehavior};
 
@@ -155,14 +156,28 @@ impl Shadow {
     }
 
     /// Puts back what the store could not be told.
-    fn put_back(&self, news: impl Iterator<Item = (Box<str>, Seen)>, why: String) {
+    fn put_back(&self, news: impl Iterator<Item = (Box<str>, Seen)>) {
         let mut untold = self.untold();
         for (rule, seen) in news {
             if let Some(followed) = untold.follow(&rule) {
                 followed.seen.add(&seen);
             }
         }
-        untold.why = Some(why);
+    }
+}
+
+/// What is taken out and not sent yet. It is put back when sending ends early: by an error, a panic, or because it is
+/// not waited for any more.
+struct Unsent<'s> {
+    shadow: &'s Shadow,
+    news: vec::IntoIter<(Box<str>, Seen)>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if !self.news.as_slice().is_empty() {
+            self.shadow.put_back(mem::take(&mut self.news));
+        }
     }
 }
 
@@ -223,8 +238,9 @@ impl Decider {
             return;
         }
         let now = self.clock.now();
-        let mut news = self.shadow.take(&self.rules(), now).into_iter();
-        while let Some((rule, seen)) = news.next() {
+        let news = self.shadow.take(&self.rules(), now).into_iter();
+        let mut news = Unsent { shadow: &self.shadow, news };
+        while let Some((rule, seen)) = news.news.next() {
             let told = self.store.tell_shadow(now, &rule, &seen).await;
             match told {
                 Ok(()) => self.shadow.untold().why = None,
@@ -235,7 +251,9 @@ impl Decider {
                         StoreError::Refused(reason) => reason,
                         error => error.to_string(),
                     };
-                    return self.shadow.put_back([(rule, seen)].into_iter().chain(news), why);
+                    self.shadow.put_back([(rule, seen)].into_iter());
+                    self.shadow.untold().why = Some(why);
+                    return;
                 }
             }
         }

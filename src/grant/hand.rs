@@ -205,6 +205,13 @@ impl Hand {
         }
     }
 
+    /// The answer that is on its way, if any, is lost.
+    pub fn lose_answer(&mut self, now: Timestamp) {
+        if let Some(asked) = self.asked {
+            self.lost(now, asked);
+        }
+    }
+
     /// How many tokens had better be in hand: as many as are spent in the time of one slice.
     fn wanted(&mut self, now: Timestamp) -> u64 {
         let lasts_us = self.max_age_us / SLICES;

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::task;
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::{
     fmt, fs, io,
@@ -13,7 +14,6 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokio::{
     sync::watch,
-    task,
     time::{self, MissedTickBehavior},
 };
 
@@ -99,7 +99,7 @@ impl Token {
 
     /// Looks after its file for ever, where it has one: what stands there is the token within seconds, and
     /// what is none is logged, while the old one stays.
-    pub async fn keep_current(self) {
+    pub async fn keep_current(&self) {
         let TokenSource::File(_) = self.source else { return };
         let mut ticks = time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,7 +107,7 @@ impl Token {
         loop {
             ticks.tick().await;
             let source = self.source.clone();
-            let Ok(read) = task::spawn_blocking(move || source.read()).await else { return };
+            let Some(read) = task::blocking(move || source.read()).await else { return };
             let error = match read {
                 Ok(secret) => {
                     let is_new = self.secret.send_if_modified(|current| {

@@ -1,10 +1,17 @@
-use super::{Watcher, beginning, changes};
+use super::{Reload, ReloadCounts, Watcher, beginning, changes};
 use crate::{
-    config::{Options, Source, parse},
-    rules::Domain,
+    clock::Clock,
+    config::{Options, Source, parse, read},
+    decider::{Decider, Modes},
+    rules::{Domain, Rules},
+    store::{Memory, Store},
+    task::{Task, faulty_log::FaultyLog},
 };
-use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
-use tokio::time;
+use std::{fs, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time,
+};
 
 /// Domains of which each has so many limits.
 fn domains(domains: &[(&str, usize)]) -> Vec<Domain> {
@@ -112,4 +119,40 @@ async fn that_somebody_reads_is_not_heard_of() {
     }
     assert!(!hears_of_the_past(&watcher).await);
     assert!(hears(&watcher, || fs::write(&path, "domain: mall\n").unwrap()).await);
+}
+
+#[tokio::test]
+async fn rules_are_reloaded_after_a_panic_too() {
+    let log = FaultyLog::panics_at("reloaded the rules");
+    let files = tempfile::tempdir().unwrap();
+    let path = files.path().join("shop.yaml");
+    let write = |most: u32| {
+        let limit = format!("{{unit: day, requests_per_unit: {most}}}");
+        let text = format!("domain: shop\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n");
+        fs::write(files.path().join("next"), text).unwrap();
+        fs::rename(files.path().join("next"), &path).unwrap();
+    };
+    write(1);
+    let (paths, options) = (vec![path.clone()], Options::default());
+    let first = read(&paths);
+    let digest = first.digest();
+    let rules = Rules::new(first.understand(&options).domains);
+    let store = Store::Memory(Memory::new(10));
+    let decider = Decider::new(rules, store, Clock::monotonic(), Modes::default());
+    let reload = Reload::new(paths, options, digest, Arc::clone(&decider));
+    let (reloads, before) = (reload.reloads(), Task::Reload.restarts());
+    let running = tokio::spawn(reload.run(signal(SignalKind::hangup()).unwrap()));
+    for (most, loaded) in [(2, 1), (3, 2)] {
+        write(most);
+        let counts = ReloadCounts { loaded, refused: 0 };
+        let loading = async {
+            while reloads.condition().counts != counts {
+                time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        time::timeout(Duration::from_secs(30), loading).await.expect("it is not loaded");
+    }
+    running.abort();
+    assert_eq!(log.count("task=\"reload\""), 1, "it is logged");
+    assert!(Task::Reload.restarts() > before, "and counted");
 }

@@ -1,12 +1,21 @@
 //! What callers may do slowly. Time is paused: it moves on by itself when nobody has anything to do.
 
-use super::{connection::Connection, door::Door, http1};
+use super::{DoorView, DoorWatch, connection::Connection, door::Door, http1, watch_store};
+use crate::{
+    clock::Clock,
+    decider::{Decider, Modes},
+    rules::Rules,
+    store::{Memory, Store},
+    task::{Task, faulty_log::FaultyLog},
+    telemetry::DoorCounts,
+};
 use axum::{Router, routing};
-use std::{future, net::SocketAddr};
+use std::{future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
+    time,
 };
 
 /// A door with room for so many, and what was let in.
@@ -108,4 +117,31 @@ async fn what_was_read_to_know_the_protocol_is_read_again() {
     let mut caller = TcpStream::connect(address).await.unwrap();
     caller.write_all(b"GET / HTTP/1.1\r\nhost: somebody\r\n\r\n").await.unwrap();
     connections.recv().await.unwrap().speaks_http2().await.unwrap_err();
+}
+
+/// Time is paused, so that a wait costs none.
+#[tokio::test(start_paused = true)]
+async fn the_watch_goes_on_after_a_panic_and_remembers_what_it_has_logged() {
+    let log = FaultyLog::panics_at("first door");
+    let store = Store::Memory(Memory::new(10));
+    let decider = Decider::new(Rules::default(), store, Clock::monotonic(), Modes::default());
+    let counts =
+        ["first door", "second door", "third door"].map(|name| (name, watch::Sender::default()));
+    let doors = counts.each_ref().map(|(name, counts): &(_, watch::Sender<DoorCounts>)| {
+        let view = DoorView { name, counts: counts.subscribe(), open: Arc::default() };
+        (DoorWatch::new(name), view)
+    });
+    let (over, told) = watch::channel(());
+    let before = Task::Log.restarts();
+    let watching = tokio::spawn(watch_store(decider, doors, told));
+    let refuse = |door: usize| counts[door].1.send_modify(|counts| counts.full += 1);
+    refuse(0);
+    time::sleep(Duration::from_secs(10)).await;
+    refuse(1);
+    time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(log.count("task=\"log\""), 1, "the panic is logged");
+    assert!(Task::Log.restarts() > before, "and counted");
+    assert_eq!((log.count("first door"), log.count("second door")), (1, 1));
+    drop(over);
+    time::timeout(Duration::from_secs(10), watching).await.expect("it ends").unwrap();
 }

@@ -8,7 +8,7 @@ mod tests;
 
 pub use names::{InvalidName, Names};
 
-use crate::{clock, telemetry::DoorCounts};
+use crate::{clock, task, telemetry::DoorCounts};
 use expiry::Expiry;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -24,7 +24,6 @@ use std::{
 };
 use tokio::{
     sync::watch,
-    task,
     time::{self, MissedTickBehavior},
 };
 
@@ -138,7 +137,7 @@ impl Tls {
 
     /// Looks after the files for ever: what changes is in force within seconds, and what cannot be is logged,
     /// while the old serves on. Says when the certificate is about to expire.
-    pub(super) async fn keep_current(mut self) {
+    pub(super) async fn keep_current(&mut self) {
         let mut ticks = time::interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = None;
@@ -154,7 +153,7 @@ impl Tls {
             }
             ticks.tick().await;
             let files = self.files.clone();
-            let Ok(read) = task::spawn_blocking(move || files.read()).await else { return };
+            let Some(read) = task::blocking(move || files.read()).await else { return };
             let changed = match read {
                 Ok(read) if read == self.read => {
                     fault.1 = 0;

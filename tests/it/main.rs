@@ -49,6 +49,7 @@ mod shedding;
 mod slots;
 mod storage;
 mod support;
+mod tasks;
 mod telemetry;
 mod tls;
 mod twins;

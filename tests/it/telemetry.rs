@@ -305,6 +305,10 @@ async fn the_process_its_doors_and_its_version_are_told() {
     assert_eq!(metrics.value("tollgate_connections", &[("door", "grpc")]), Some(1.0));
     assert_eq!(metrics.value("tollgate_connections", &[("door", "admin")]), Some(0.0));
     assert_eq!(metrics.value("tollgate_connections_refused_total", &[]), Some(0.0));
+    for task in tollgate::task::Task::ALL {
+        let task = [("task", task.name())];
+        assert_eq!(metrics.value("tollgate_task_restarts_total", &task), Some(0.0), "{task:?}");
+    }
     assert!(metrics.value("process_resident_memory_bytes", &[]) > Some(1e6));
     assert!(metrics.value("process_cpu_seconds_total", &[]) >= Some(0.0));
     let (open, most) =

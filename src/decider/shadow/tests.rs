@@ -153,7 +153,7 @@ fn what_could_not_be_told_is_told_later() {
     shadow.would_refuse("test:user", &key);
     let news = shadow.take(&rules, Timestamp::default());
     assert!(shadow.take(&rules, Timestamp::default()).is_empty());
-    shadow.put_back(news.into_iter(), "it is full".to_owned());
+    shadow.put_back(news.into_iter());
     shadow.would_refuse("test:user", &key);
     let news = shadow.take(&rules, Timestamp::default());
     let counters = news[0].1.top.counters();

@@ -49,6 +49,10 @@ impl Fetcher {
 
     /// Fetches and gives back, for as long as it is polled and anything is handed out.
     pub(super) async fn fetch(&self) {
+        // After a panic no answer is waited for any more.
+        let calling = self.calling.lock().await;
+        self.grants.lose_answers(self.way.clock.now());
+        drop(calling);
         loop {
             if self.grants.is_empty() {
                 self.grants.until_due().await;

@@ -373,6 +373,13 @@ impl Grants {
         });
     }
 
+    /// The answers that are on their way are lost: the task that waited for them has panicked.
+    pub(super) fn lose_answers(&self, now: Timestamp) {
+        for mut shard in self.shards.one_by_one() {
+            shard.hands.iter_mut().for_each(|(_, hand)| hand.lose_answer(now));
+        }
+    }
+
     /// Does something to the hand of a bucket, if it is there, and what is counted of it.
     fn at<R>(
         &self,

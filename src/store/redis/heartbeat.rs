@@ -72,27 +72,44 @@ impl Remembered {
     }
 }
 
-/// Beats for as long as it is polled.
-pub(super) async fn beat(way: Arc<Way>) {
-    // No domain has no name, so it is nobody's.
-    let key = Key::new(REPLICAS, &Path::of_domain(b""));
-    let mut remembered = Remembered::default();
-    let mut ticks = time::interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Without random numbers there is no telling processes apart.
-    let Ok(id) = draw() else { return };
-    loop {
-        ticks.tick().await;
-        let Ok(epoch) = draw() else { continue };
-        let ttl_us = TTL.as_micros() as u64;
-        let beat = Beat { id, epoch, ttl_us };
-        let call = Call::heartbeat(&key, &beat);
-        // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
-        if let Ok(heard) = way.ask_quietly(&call, script::read_heard).await {
-            if let Some(loss) = remembered.hear(heard) {
-                way.condition.count_loss(loss);
+/// The heartbeats of this process.
+pub(super) struct Beats {
+    way: Arc<Way>,
+    /// What tells this process from others; `None` until it is drawn.
+    id: Option<u64>,
+    remembered: Remembered,
+}
+
+impl Beats {
+    /// Those that go this way.
+    pub(super) fn new(way: Arc<Way>) -> Self {
+        Self { way, id: None, remembered: Remembered::default() }
+    }
+
+    /// Beats for as long as it is polled. Polled anew, it is the same process.
+    pub(super) async fn beat(&mut self) {
+        let Self { way, id, remembered } = self;
+        // No domain has no name, so it is nobody's.
+        let key = Key::new(REPLICAS, &Path::of_domain(b""));
+        let mut ticks = time::interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Without random numbers there is no telling processes apart.
+        let Some(id) = id.or_else(|| draw().ok()).inspect(|drawn| *id = Some(*drawn)) else {
+            return;
+        };
+        loop {
+            ticks.tick().await;
+            let Ok(epoch) = draw() else { continue };
+            let ttl_us = TTL.as_micros() as u64;
+            let beat = Beat { id, epoch, ttl_us };
+            let call = Call::heartbeat(&key, &beat);
+            // Where it is not heard, the next one will be. What goes wrong is told by those who ask for more.
+            if let Ok(heard) = way.ask_quietly(&call, script::read_heard).await {
+                if let Some(loss) = remembered.hear(heard) {
+                    way.condition.count_loss(loss);
+                }
+                way.condition.set_replicas(remembered.replicas(heard.replicas));
             }
-            way.condition.set_replicas(remembered.replicas(heard.replicas));
         }
     }
 }

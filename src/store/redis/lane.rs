@@ -13,7 +13,10 @@ use super::{
     connection::{Connection, LONGEST_CONNECT, Manager},
     round::Round,
 };
-use crate::verdict::Question;
+use crate::{
+    task::{Task, supervise},
+    verdict::Question,
+};
 use arc_swap::ArcSwap;
 use bb8_redis::bb8::{Pool, QueueStrategy};
 use std::{
@@ -142,7 +145,8 @@ impl Lane {
             .build_unchecked(manager);
         let is_open = Arc::new(AtomicBool::new(false));
         let mut keeper = JoinSet::new();
-        keeper.spawn(keep(pool.clone(), Arc::clone(&is_open)));
+        let (kept, told) = (pool.clone(), Arc::clone(&is_open));
+        keeper.spawn(supervise(Task::RedisConnections, async move || keep(&kept, &told).await));
         let gathered = Mutex::default();
         Self { runtime: runtime.clone(), pool, is_open, gathered, lanes, _keeper: keeper }
     }
@@ -231,7 +235,7 @@ impl Gathered {
 }
 
 /// Tries connections now and then, and has the pool replace those that do not work.
-async fn keep(pool: Pool<Manager>, is_open: Arc<AtomicBool>) {
+async fn keep(pool: &Pool<Manager>, is_open: &AtomicBool) {
     let mut ticks = time::interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -5,7 +5,11 @@
 //! itself, now and then.
 
 use super::connection::LONGEST_CONNECT;
-use crate::{key::Key, store::Queues};
+use crate::{
+    key::Key,
+    store::Queues,
+    task::{Task, supervise},
+};
 use redis::{
     AsyncConnectionConfig, Client, PushInfo, PushKind, RedisError, Value,
     aio::{MultiplexedConnection, SendError},
@@ -43,15 +47,16 @@ enum Order {
 impl Listener {
     pub(super) fn new(client: Client) -> Self {
         let queues = Arc::<Queues>::default();
-        let (orders, received) = mpsc::unbounded_channel();
-        let hearing = Hearing {
+        let (orders, mut received) = mpsc::unbounded_channel();
+        let mut hearing = Hearing {
             client,
             queues: Arc::clone(&queues),
             connection: None,
             is_lost: Arc::default(),
             listeners: HashMap::new(),
         };
-        let task = tokio::spawn(hearing.run(received)).abort_handle();
+        let hearing = async move || hearing.run(&mut received).await;
+        let task = tokio::spawn(supervise(Task::RedisReleases, hearing)).abort_handle();
         Self { queues, orders, task }
     }
 
@@ -93,7 +98,9 @@ struct Hearing {
 }
 
 impl Hearing {
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+    async fn run(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) {
+        // After a panic it is not known what the connection listens to.
+        self.connection = None;
         loop {
             let is_wanted = self.connection.is_none() && !self.listeners.is_empty();
             let is_lost = Arc::clone(&self.is_lost);

@@ -44,6 +44,7 @@ use crate::{
         self, GrantCounts, Operation, Queues, StoreError, Timing,
         orders::{Telling, Told},
     },
+    task::{Task, supervise},
     verdict::{Answer, Question, Verdict},
     worker::{Report, Reported},
 };
@@ -52,6 +53,7 @@ use connection::Manager;
 use denials::Denials;
 use fetcher::Fetcher;
 use grants::Grants;
+use heartbeat::Beats;
 use lane::TRY_EVERY;
 use listener::Listener;
 use redis::{Pipeline, Value};
@@ -115,13 +117,15 @@ impl Redis {
         let way = Arc::new(Way::new(manager, scripts, timeout, Arc::clone(&condition)));
         while !condition.is_down() && !is_there(&way).await {}
         let mut tasks = JoinSet::new();
-        tasks.spawn(tick(Arc::clone(&way)));
-        tasks.spawn(probe(Arc::clone(&way)));
-        tasks.spawn(heartbeat::beat(Arc::clone(&way)));
+        let (ticking, probing) = (Arc::clone(&way), Arc::clone(&way));
+        tasks.spawn(supervise(Task::RedisHealth, async move || tick(&ticking).await));
+        tasks.spawn(supervise(Task::RedisProbe, async move || probe(&probing).await));
+        let mut beats = Beats::new(Arc::clone(&way));
+        tasks.spawn(supervise(Task::RedisHeartbeat, async move || beats.beat().await));
         let grants = Arc::new(Grants::default());
         let fetcher = Arc::new(Fetcher::new(Arc::clone(&way), Arc::clone(&grants)));
         let fetching = Arc::clone(&fetcher);
-        tasks.spawn(async move { fetching.fetch().await });
+        tasks.spawn(supervise(Task::RedisPrefetch, async move || fetching.fetch().await));
         Ok(Self { address, way, grants, fetcher, listener, _tasks: tasks })
     }
 
@@ -312,7 +316,7 @@ impl Redis {
 }
 
 /// Lets time pass for what is news.
-async fn tick(way: Arc<Way>) {
+async fn tick(way: &Way) {
     let mut ticks = time::interval(TRY_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -322,7 +326,7 @@ async fn tick(way: Arc<Way>) {
 }
 
 /// Finds out when a Redis answers again that is not asked any more.
-async fn probe(way: Arc<Way>) {
+async fn probe(way: &Way) {
     loop {
         way.breaker.until_open().await;
         let probed = async {

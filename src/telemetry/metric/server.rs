@@ -1,6 +1,7 @@
 //! How it stands with the process as a server: its rules on disk, its doors, its bugs, its version.
 
 use super::{Instruments, flag, number};
+use crate::task::Task;
 use opentelemetry::KeyValue;
 
 pub(super) fn register(instruments: &Instruments) {
@@ -80,6 +81,15 @@ pub(super) fn register(instruments: &Instruments) {
     instruments.counter("tollgate.bugs", "Requests that met a bug of tollgate", |sources, tell| {
         tell(sources.decider.degraded_counts().bugs, &[]);
     });
+    instruments.counter(
+        "tollgate.task.restarts",
+        "Background tasks that were started again after a panic",
+        |_, tell| {
+            for task in Task::ALL {
+                tell(task.restarts(), &[KeyValue::new("task", task.name())]);
+            }
+        },
+    );
     instruments.gauge("tollgate.build.info", "", "1, for the version", |_, tell| {
         tell(1.0, &[KeyValue::new("version", env!("CARGO_PKG_VERSION"))]);
     });
