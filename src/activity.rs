@@ -15,10 +15,15 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// A whole call has come, and is about to be answered.
+    pub fn note(&self) {
+        self.has_called.store(true, Ordering::Relaxed);
+    }
+
     /// A whole call has come. It is under way until what this returns is dropped.
     pub fn begin(self: &Arc<Self>) -> Call {
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        self.has_called.store(true, Ordering::Relaxed);
+        self.note();
         Call(Arc::clone(self))
     }
 

@@ -111,11 +111,9 @@ impl Calls {
         let deadline = deadline::of(request.headers());
         match self.look_at(request) {
             Looked::Usual { headers, message } => {
-                let call = self.activity.begin();
-                Either::Left(async move {
-                    let _call = call;
-                    calls.decide(&headers, message, deadline).await
-                })
+                // It is not counted as under way, which would cost each call: it takes no longer than its store.
+                self.activity.note();
+                Either::Left(async move { calls.decide(&headers, message, deadline).await })
             }
             Looked::Unusual(request) => {
                 Either::Right(Box::pin(async move { calls.go_on(*request, deadline).await }))
@@ -126,7 +124,6 @@ impl Calls {
     /// Looks for a message that has come as a whole. Of the head, only what is used later is kept.
     fn look_at(&self, request: Request<Incoming>) -> Looked {
         let (mut head, mut body) = request.into_parts();
-        head.headers = used(head.headers);
         let mut first = None;
         // What goes on with the call waits for what has not come.
         let mut unheard = Context::from_waker(Waker::noop());
@@ -135,10 +132,13 @@ impl Calls {
         {
             let data = frame.data_ref().filter(|_| body.is_end_stream());
             if let Some(message) = data.and_then(|data| small(data)) {
-                return Looked::Usual { headers: head.headers, message };
+                let is_traced = self.decisions.observer.is_tracing();
+                let headers = if is_traced { used(head.headers) } else { HeaderMap::new() };
+                return Looked::Usual { headers, message };
             }
             first = Some(frame);
         }
+        head.headers = used(head.headers);
         let path = head.uri.path();
         let mut messages = Messages::new(body, Shape::of(path), self.budget.clone());
         first.into_iter().for_each(|frame| messages.put(frame));

@@ -234,7 +234,7 @@ impl Default for Scanner {
 impl Scanner {
     fn scan(&mut self, bytes: &[u8]) -> Scanned {
         let mut scanned = Scanned::default();
-        let mut rest = bytes;
+        let mut rest = self.scan_whole(bytes, &mut scanned);
         while !rest.is_empty() {
             let taken = match &mut self.place {
                 Place::Preface(left) => {
@@ -286,6 +286,30 @@ impl Scanner {
         }
         scanned.open = self.open;
         scanned
+    }
+
+    /// Passes over frames that are there as a whole, header blocks of one frame among them: nearly all are. Returns
+    /// what is left.
+    fn scan_whole<'b>(&self, bytes: &'b [u8], scanned: &mut Scanned) -> &'b [u8] {
+        let mut rest = bytes;
+        if self.block.is_some() || !matches!(self.place, Place::Header { length: 0, .. }) {
+            return rest;
+        }
+        while let Some((&[a, b, c, kind, flags, ..], payload)) =
+            rest.split_first_chunk::<FRAME_HEADER>()
+        {
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            let Some(after) = payload.get(length..) else { break };
+            if kind == HEADERS {
+                if flags & END_HEADERS == 0 {
+                    break;
+                }
+                scanned.blocks += 1;
+                scanned.large += usize::from(length > MAY_BE_TOO_LARGE);
+            }
+            rest = after;
+        }
+        rest
     }
 
     /// What the library keeps of what is unfinished, in bytes.

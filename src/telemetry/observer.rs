@@ -21,6 +21,11 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Whether requests may have spans, for which their headers are read.
+    pub const fn is_tracing(&self) -> bool {
+        self.traces.is_on()
+    }
+
     /// A request with these headers was read. It is answered when what this returns is dropped.
     pub fn begin(&self, method: Method, headers: &HeaderMap) -> Underway<'_> {
         let span = self.traces.begin(method, headers);

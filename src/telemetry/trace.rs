@@ -57,6 +57,10 @@ impl Traces {
         }))
     }
 
+    pub(super) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn provider(&self) -> Option<SdkTracerProvider> {
         self.0.as_ref().map(|making| making.provider.clone())
     }
