@@ -55,7 +55,7 @@ local function take_back(ask)
     local holds = false
     if state then
       state, holds =
-        buckets.give_back(ask.limit, state, now, returned.tokens, returned.since, returned.at)
+        give_back(ask.limit, state, now, returned.tokens, returned.since, returned.at)
     end
     void = void + (holds and 0 or returned.tokens)
   end
@@ -73,23 +73,32 @@ local function grant(ask)
   end
   if tokens > 0 then
     local _, taken = buckets.check(limit, state, now, TAKE, tokens)
-    state, since, charged = buckets.with_ledger(limit, taken, tokens, ask.drawn)
+    state, since, charged = with_ledger(limit, taken, tokens, ask.drawn)
   end
   ask.state, ask.tokens = state, tokens
-  local remaining = buckets.left(limit, state, now)
+  local remaining
+  remaining, ask.full_in_us = buckets.left(limit, state, now)
   local next_in_us = buckets.check(limit, state, now, TAKE, remaining + 1)
   return tokens, remaining, math.max(next_in_us, 0), since, charged, void
+end
+
+-- Keeps another string for as long as what was there would have been.
+local function keep_as_long(key, text)
+  redis.call('SET', key, text, 'KEEPTTL')
 end
 
 -- Stores what a bucket has become. One that only got something back is kept for as long as before: that needs no rate.
 local function write(key, ask)
   local state = ask.state
   if state == ask.text then
+    if state and ask.wanted > 0 and ask.full_in_us > 0 then
+      keep_longer(key, state, now + ask.full_in_us, now)
+    end
     return
   end
   if ask.tokens > 0 then
     keep(key, state, buckets.fresh_at(ask.limit, state), ask.text, now, 0)
-  elseif buckets.is_fresh(state) then
+  elseif is_fresh(state) then
     delete(key)
   else
     keep_as_long(key, state)

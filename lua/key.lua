@@ -10,6 +10,9 @@ local MOST_AT_ONCE = 256
 -- What stands under keys that were read ahead, or written since.
 local known = {}
 
+-- For how many milliseconds from now keys are kept, as far as that is known; nil until it is first asked.
+local lives
+
 -- Whether it is a whole number that a double holds exactly.
 local function is_count(number)
   return number >= 0 and number <= LARGEST and number % 1 == 0
@@ -54,15 +57,29 @@ local function keep(key, text, fresh_at, before, now, longer_ms)
   if fresh_at > 0 then
     local left_ms = fresh_at > now and math.ceil((fresh_at - now) / 1000) or 0
     -- Below 2^53, so that it is written as an integer, which takes half as long.
-    redis.call('SET', key, text, 'PX', string.format('%d', left_ms + MARGIN_MS + longer_ms))
+    local lives_ms = left_ms + MARGIN_MS + longer_ms
+    redis.call('SET', key, text, 'PX', string.format('%d', lives_ms))
     known[key] = text
+    if lives then
+      lives[key] = lives_ms
+    end
   elseif before then
     delete(key)
   end
 end
 
--- Keeps another string for as long as what was there would have been.
-local function keep_as_long(key, text)
-  redis.call('SET', key, text, 'KEEPTTL')
-  known[key] = text
+-- Keeps what is there until an instant, where it would be forgotten before. Where that cannot be asked or done (no
+-- permission, no room), it is left as it is: that is no fault of the request.
+local function keep_longer(key, text, fresh_at, now)
+  lives = lives or {}
+  local lives_ms = lives[key] or redis.pcall('PTTL', key)
+  if type(lives_ms) ~= 'number' then
+    lives_ms = -1
+  end
+  local left_ms = math.ceil((fresh_at - now) / 1000)
+  if lives_ms >= 0 and lives_ms < left_ms then
+    lives_ms = left_ms + MARGIN_MS
+    redis.pcall('SET', key, text, 'PX', string.format('%d', lives_ms))
+  end
+  lives[key] = lives_ms
 end

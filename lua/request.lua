@@ -86,10 +86,13 @@ local function read_limits(arguments)
   end
 end
 
--- Stores what a token bucket has become. As soon as it is full it is as good as new.
+-- Stores what a token bucket has become. As soon as it is full it is as good as new. One that has not changed is kept for as
+-- long as this limit tells it from a new one: another may have stored it, and have needed less.
 local function store(key, state, full_in_us, text)
   if state and state ~= text then
     keep(key, state, full_in_us > 0 and now + full_in_us or 0, text, now, 0)
+  elseif text and full_in_us > 0 then
+    keep_longer(key, text, now + full_in_us, now)
   end
 end
 

@@ -35,9 +35,9 @@ local function settlement(limits, limiters, now)
     end
     if its then
       its.request, its.key, its.text, its.before = request, key, text, before
-      its.state, its.becomes = nil, nil
+      its.state, its.becomes, its.full_in_us = nil, nil, 0
     else
-      its = { request = request, key = key, text = text, before = before, state = nil, becomes = nil, fresh_at = 0 }
+      its = { request = request, key = key, text = text, before = before, state = nil, becomes = nil, fresh_at = 0, full_in_us = 0 }
       stored[slot] = its
     end
     return its
@@ -197,15 +197,20 @@ local function settlement(limits, limiters, now)
           if not its.becomes or fresh_at > its.fresh_at then
             its.becomes, its.fresh_at = becomes, fresh_at
           end
+        elseif limiter.is_kept_by_limit then
+          local _, full_in_us = limiter.left(check.limit, state, now)
+          its.full_in_us = math.max(its.full_in_us, full_in_us)
         end
       end
     end
     for place = 1, count do
       local its = checks[place].stored
-      local becomes = its.becomes
+      local becomes, full_in_us = its.becomes, its.full_in_us
+      its.becomes, its.full_in_us = nil, 0
       if becomes then
-        its.becomes = nil
         keep(its.key, becomes, its.fresh_at, its.text, now, 0)
+      elseif full_in_us > 0 then
+        keep_longer(its.key, its.text, now + full_in_us, now)
       end
     end
   end

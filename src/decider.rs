@@ -42,7 +42,7 @@ use crate::{
     clock::{Clock, Deadline},
     decision::{Code, Decision, Lease},
     lease::{Attempt, By, LeaseId, Leased},
-    limiter::{Cost, Limit, fleet},
+    limiter::{Cost, Limit, State, fleet},
     request::Request,
     rules::{Domain, OnStoreFailure, Resolution, Rules},
     store::{LeaseCounts, Memory, Store, StoreError, WorkerCounts},
@@ -177,9 +177,32 @@ impl Decider {
         // What was taken under the rules in force is dropped before others are, so that it speaks by no limit of theirs.
         self.store.expect_rules(rules.generation(), before.outdates_grants(&rules));
         let replaced = self.rules.swap(Arc::new(rules));
+        self.keep_for_longer(&replaced);
         // There may be room now for those who wait.
         self.store.queues().announce_to_all();
         replaced
+    }
+
+    /// Has what was used of changed limits kept in memory for as long as the new ones need. Redis is told by whoever asks
+    /// for a key again.
+    fn keep_for_longer(&self, before: &Rules) {
+        let Store::Memory(memory) = &self.store else { return };
+        let rules = self.rules();
+        let changed = rules.changed_buckets(before);
+        if changed.is_empty() {
+            return;
+        }
+        let needs =
+            |limit: &Limit, state: &State| Some((limit.fresh_at(state)?, limit.refill_us()));
+        memory.extend_all(|key, state| match state {
+            State::TokenBucket(_) if key.is_hashed() => {
+                // Any of them may be its limit.
+                let needed = changed.iter().filter_map(|limit| needs(limit, state));
+                needed.max_by_key(|(fresh_at, _)| *fresh_at)
+            }
+            State::TokenBucket(_) => needs(&rules.bucket_of(key)?, state),
+            State::InFlight(_) | State::Workers(_) | State::Lease(_) | State::Worker(_) => None,
+        });
     }
 
     /// How it decides, beside what the rules say.

@@ -86,6 +86,11 @@ impl Key {
         self.0.splitn(3, ':').nth(2).unwrap_or_default()
     }
 
+    /// Whether its path was too long, and only a hash of it is there.
+    pub fn is_hashed(&self) -> bool {
+        self.path().starts_with('~')
+    }
+
     /// What it is the key of: a limiter, a lease or a worker.
     pub fn limiter(&self) -> Option<&str> {
         self.0.split(':').nth(1)
@@ -166,6 +171,34 @@ impl Path {
     /// The path as text: printable ASCII, without spaces.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// A path as it stands in a key.
+    pub fn read(text: &str) -> Self {
+        Self { text: text.to_owned() }
+    }
+
+    /// The path of its descriptor, without what tells one of several limits.
+    pub fn descriptor(&self) -> Self {
+        // Elsewhere it is escaped.
+        let descriptor = self.text.rsplit_once('#').map_or(&*self.text, |(before, _)| before);
+        Self::read(descriptor)
+    }
+
+    /// The domain, and the names and values of the entries, as they were before they were written. A value with a
+    /// wildcard's own `*` is that wildcard; `None` for any value.
+    pub fn parts(&self) -> (Vec<u8>, Vec<PathEntry>) {
+        let descriptor = self.descriptor();
+        let mut parts = descriptor.text.split(':');
+        let domain = unescaped(parts.next().unwrap_or_default());
+        let entries = parts.map(|entry| match entry.split_once('=') {
+            None => (unescaped(entry), None),
+            Some((key, value)) if value.contains('*') => {
+                (unescaped(key), Some(Value::Wildcard(unescaped(value))))
+            }
+            Some((key, value)) => (unescaped(key), Some(Value::Exact(unescaped(value)))),
+        });
+        (domain, entries.collect())
     }
 
     fn push_escaped(&mut self, bytes: &[u8], table: &Table) {
@@ -257,6 +290,30 @@ const fn table(kept: Option<u8>) -> Table {
 /// A hexadecimal digit.
 const fn digit(number: u8) -> u8 {
     if number < 10 { b'0' + number } else { b'A' + number - 10 }
+}
+
+/// An entry of a path: its key, and its value; `None` for any.
+pub type PathEntry = (Vec<u8>, Option<Value>);
+
+/// The value of an entry of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// This one.
+    Exact(Vec<u8>),
+    /// All that match a wildcard, and share a state.
+    Wildcard(Vec<u8>),
+}
+
+/// What was escaped. What is no escape stays as it is.
+fn unescaped(text: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(byte) = rest.bytes().next() {
+        let hex = rest.strip_prefix('%').and_then(|escape| escape.get(..2));
+        let escaped = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = rest.get(if escaped.is_some() { 3 } else { 1 }..).unwrap_or_default();
+    }
+    bytes
 }
 
 /// Whether a byte means something in the grammar.

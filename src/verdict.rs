@@ -234,6 +234,8 @@ pub struct Write {
     pub slot: usize,
     /// What to keep; `None` to forget it now.
     pub kept: Option<Kept>,
+    /// Whether the state is as it was, and only kept for longer, where it would be forgotten before.
+    pub is_extension: bool,
 }
 
 /// A state, and how long it is worth keeping.
@@ -277,7 +279,7 @@ impl Write {
 
     fn of(slot: usize, state: State, fresh_at: Option<Timestamp>) -> Self {
         let kept = fresh_at.map(|fresh_at| Kept { refill_us: refill_us(&state), state, fresh_at });
-        Self { slot, kept }
+        Self { slot, kept, is_extension: false }
     }
 }
 
@@ -355,7 +357,7 @@ pub fn settle(
             leased = record.take(taking, holds, now);
         }
     }
-    let mut writes = states.writes();
+    let mut writes = states.writes(now);
     if let (Some(Taking { slot, .. }), Some(record)) = (taking, record) {
         let before = stored.get(*slot).and_then(Option::as_ref).and_then(State::record);
         writes.extend(Write::of_record(*slot, before, record));
@@ -425,31 +427,48 @@ impl<'a> Working<'a> {
     }
 
     /// What has changed, and until when it is worth keeping: as long as any limit of the request tells it
-    /// from a state never used.
-    fn writes(self) -> Few<Write> {
-        let Self { checks, stored, changed, .. } = self;
-        let changed = changed.into_iter().enumerate().zip(stored);
-        let changed = changed.filter_map(|((slot, state), old)| Some((slot, state?, old)));
-        changed
-            .filter(|(_, state, old)| old.as_ref() != Some(state))
-            .map(|(slot, state, _)| {
-                let limits = checks.iter().filter(|check| check.slot == slot);
-                let fresh = limits.filter_map(|Check { limit, .. }| {
-                    Some((limit.fresh_at(&state)?, limit.refill_us()))
-                });
-                let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
-                match (&state, kept) {
-                    (State::TokenBucket(_), Some((fresh_at, refill_us))) => {
-                        Write { slot, kept: Some(Kept { state, fresh_at, refill_us }) }
-                    }
-                    (_, kept) => Write::of(slot, state, kept.map(|(fresh_at, _)| fresh_at)),
-                }
-            })
-            // To forget what was never stored is to do nothing.
-            .filter(|write| {
-                write.kept.is_some() || stored.get(write.slot).is_some_and(Option::is_some)
-            })
-            .collect()
+    /// from a state never used. What has not changed is kept as long as well: another limit may have stored it, and have
+    /// needed less.
+    fn writes(mut self, now: Timestamp) -> Few<Write> {
+        let changed = std::mem::take(&mut self.changed).into_iter().zip(self.stored).enumerate();
+        let writes = changed.filter_map(|(slot, (state, old))| match (state, old) {
+            (Some(state), old) if old.as_ref() != Some(&state) => {
+                let write = self.write(slot, state);
+                // To forget what was never stored is to do nothing.
+                (write.kept.is_some() || old.is_some()).then_some(write)
+            }
+            (_, Some(State::TokenBucket(old))) => self.extension(slot, *old, now),
+            _ => None,
+        });
+        writes.collect()
+    }
+
+    fn limits(&self, slot: usize) -> impl Iterator<Item = &Limit> {
+        let checks = self.checks.iter().filter(move |check| check.slot == slot);
+        checks.map(|check| &check.limit)
+    }
+
+    fn write(&self, slot: usize, state: State) -> Write {
+        let fresh = self
+            .limits(slot)
+            .filter_map(|limit| Some((limit.fresh_at(&state)?, limit.refill_us())));
+        let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
+        match (&state, kept) {
+            (State::TokenBucket(_), Some((fresh_at, refill_us))) => {
+                let kept = Some(Kept { state, fresh_at, refill_us });
+                Write { slot, kept, is_extension: false }
+            }
+            (_, kept) => Write::of(slot, state, kept.map(|(fresh_at, _)| fresh_at)),
+        }
+    }
+
+    fn extension(&self, slot: usize, state: token_bucket::State, now: Timestamp) -> Option<Write> {
+        let state = State::TokenBucket(state);
+        let full =
+            self.limits(slot).map(|limit| (limit.full_in_us(Some(&state), now), limit.refill_us()));
+        let (full_in_us, refill_us) = full.max_by_key(|(full_in_us, _)| *full_in_us)?;
+        let kept = Some(Kept { state, fresh_at: now + full_in_us, refill_us });
+        (full_in_us > 0).then_some(Write { slot, kept, is_extension: true })
     }
 }
 

@@ -45,17 +45,17 @@ local function token_bucket()
 
   local PLAIN, WITH_LEDGER = 24, 40
 
-  -- Whether the end of such a string is a ledger.
-  local function has_ledger(text)
-    local since, charged = unpack('<dd', text, PLAIN + 1)
-    return since > 0 and is_count(since) and is_count(charged)
-  end
-
   -- What the numbers of a state are, nil where the string is none.
   local function parse(text)
     local length = type(text) == 'string' and #text
-    if length ~= PLAIN and not (length == WITH_LEDGER and has_ledger(text)) then
-      return nil
+    if length ~= PLAIN then
+      if length ~= WITH_LEDGER then
+        return nil
+      end
+      local since, charged = unpack('<dd', text, PLAIN + 1)
+      if since == 0 or not (is_count(since) and is_count(charged)) then
+        return nil
+      end
     end
     local used, updated, grains_per_token = unpack('<ddd', text)
     -- As is_count says, without three calls of it.
@@ -68,17 +68,12 @@ local function token_bucket()
     end
   end
 
-  -- The same state with these numbers in front, its ledger behind them.
-  local function with(text, used, updated, grains_per_token)
-    return pack('<ddd', used, updated, grains_per_token) .. string.sub(text, PLAIN + 1)
-  end
-
   -- The state in a string, nil where it is none. It stays a string: to take it apart where it is needed costs less
   -- than a table. One from far ahead is pulled back.
   local function read(_, text, now)
     local used, updated, grains_per_token = parse(text)
     if used and updated - now > MOST_AHEAD_US then
-      return with(text, used, now, grains_per_token)
+      return pack('<ddd', used, now, grains_per_token) .. string.sub(text, PLAIN + 1)
     end
     return used and text
   end
@@ -117,7 +112,8 @@ local function token_bucket()
     end
     local pulled_back
     if updated - now > MOST_AHEAD_US then
-      updated, pulled_back = now, with(state, used, now, grains_per_token)
+      updated = now
+      pulled_back = pack('<ddd', used, now, grains_per_token) .. string.sub(state, PLAIN + 1)
     end
     used = used_of(limit, used, grains_per_token)
     local steps = now > updated and floor((now - updated) / limit.step_us) or 0
@@ -168,17 +164,6 @@ local function token_bucket()
     return left_of(limit, used, updated, now)
   end
 
-  -- What the ledger of a state becomes by a charge under this limit: empty where it ends. It does where the state is cut,
-  -- or counted in other grains.
-  local function ledger_after(limit, state, charge)
-    local used, _, grains_per_token, since, charged = unpack('<ddddd', state)
-    charged = charged + charge
-    if grains_per_token ~= limit.per_token or used > limit.most_used or charged > MOST then
-      return ''
-    end
-    return pack('<dd', since, charged)
-  end
-
   -- Returns how long until it passes, 0 where it does; the state it leaves, nil where it leaves things as they
   -- were; and what is left then. Returns nothing where the string is no state.
   local function check(limit, state, now, cost, tokens)
@@ -203,7 +188,13 @@ local function token_bucket()
     if taken then
       local becomes = pack('<ddd', taken, updated, limit.per_token)
       if state and #state > PLAIN then
-        becomes = becomes .. ledger_after(limit, state, charge)
+        -- Its ledger ends where the state is cut, or counted in other grains. (No function of its own: to make one would
+        -- cost each call.)
+        local was_used, _, grains_per_token, since, charged = unpack('<ddddd', state)
+        charged = charged + charge
+        if grains_per_token == limit.per_token and was_used <= limit.most_used and charged <= MOST then
+          becomes = becomes .. pack('<dd', since, charged)
+        end
       end
       return over, becomes, left_of(limit, taken, updated, now)
     end
@@ -221,69 +212,10 @@ local function token_bucket()
     return used > 0 and updated + drained_in_us(limit, used, updated, updated, 0) or 0
   end
 
-  -- The grains to credit for tokens that were charged when the ledger stood so; nil where the claim is void.
-  local function credit_by_charges(state, tokens, since, charged)
-    local used, _, grains_per_token, its_since, its_charged = unpack('<ddddd', state)
-    if its_since ~= since or its_charged < charged then
-      return nil
-    end
-    return min(tokens * grains_per_token, max(used - (its_charged - charged), 0))
-  end
-
-  -- The same for tokens that were charged at that instant.
-  local function credit_by_time(limit, state, now, tokens, at)
-    local used, updated, grains_per_token = unpack('<ddd', state)
-    if limit.overdraw or grains_per_token ~= limit.per_token or now < at or now < updated then
-      return nil
-    end
-    local own = min(tokens, limit.burst) * limit.per_token
-    local credit = max(own - ceil((now - at) / limit.step_us) * limit.per_step, 0)
-    if credit > used then
-      return nil
-    end
-    if #state > PLAIN then
-      local _, charged = unpack('<dd', state, PLAIN + 1)
-      if charged < own then
-        return nil
-      end
-    end
-    return credit
-  end
-
-  -- Gives back tokens by a claim: `since` and `charged` of the ledger, or 0 and the instant of the charge. Returns the
-  -- state that it leaves, and whether the claim holds.
-  local function give_back(limit, state, now, tokens, since, at)
-    local credit
-    if since == 0 then
-      credit = credit_by_time(limit, state, now, tokens, at)
-    elseif #state > PLAIN then
-      credit = credit_by_charges(state, tokens, since, at)
-    end
-    if not credit then
-      return state, false
-    end
-    local used, updated, grains_per_token = unpack('<ddd', state)
-    return with(state, used - credit, updated, grains_per_token), true
-  end
-
-  -- The state with a ledger, which begins with what was charged last where it has none yet. Returns that ledger, too.
-  local function with_ledger(limit, state, tokens, drawn)
-    if #state == PLAIN then
-      state = state .. pack('<dd', drawn, tokens * limit.per_token)
-    end
-    return state, unpack('<dd', state, PLAIN + 1)
-  end
-
-  -- Whether it equals one that was never used, whatever the limit.
-  local function is_fresh(state)
-    return unpack('<d', state) == 0
-  end
-
   return {
     limit = limit,
-    is_fresh = is_fresh,
-    give_back = give_back,
-    with_ledger = with_ledger,
+    -- How long a state is kept depends on the limit.
+    is_kept_by_limit = true,
     read = read,
     write = write,
     check = check,

@@ -2,7 +2,11 @@ pub(super) mod support;
 
 use super::*;
 use crate::{
-    config::domains_of, decision::Status, order::Position, request::Override, rules::Effect,
+    config::domains_of,
+    decision::Status,
+    order::{Amount, Position},
+    request::Override,
+    rules::Effect,
     unit::Unit,
 };
 use support::{Test, request};
@@ -309,4 +313,43 @@ async fn a_domain_is_switched_though_a_rule_has_its_name() {
     assert!(switched.is_ok_and(|switched| switched.scope.rule.is_none()));
     let rules = test.decider.rules();
     assert!(rules.placed().iter().all(|placed| !placed.rule.enabled));
+}
+
+const SECOND: u64 = 1_000_000;
+
+/// 500 of 500 were used, and the limit is 10 an hour by now: what was used is to be known for as long as that takes.
+#[tokio::test]
+async fn what_was_used_of_a_limit_that_was_lowered_is_not_forgotten_early() {
+    let rules = |rate, burst| {
+        format!(
+            "domain: test\ndescriptors:\n  - {{key: user, token_bucket: {{rate: {rate}, burst: {burst}}}}}\n  - {{key: other, token_bucket: {{rate: 5/s, burst: 5}}}}\n"
+        )
+    };
+    let lower = async |test: &Test, by_file: bool| {
+        if by_file {
+            test.decider.replace_rules(domains_of(&rules("10/h", 10)));
+        } else {
+            let amount = Amount::Rate { tokens: 10, period_us: 3600 * SECOND, burst: 10 };
+            let value = ["user=x".to_owned()];
+            test.decider.set_limit("test:user", &value, Some((amount, None))).await.unwrap();
+        }
+    };
+    for (by_file, asks) in [(true, true), (true, false), (false, true), (false, false)] {
+        let test = Test::new(&rules("100/s", 500), Modes::default());
+        assert_eq!(test.ask(500, &["user"]).await.code, Code::Ok);
+        test.clock.advance(SECOND);
+        lower(&test, by_file).await;
+        if asks {
+            assert_eq!(test.ask(1, &["user"]).await.code, Code::OverLimit);
+        }
+        // By the limit before it would be full, and swept.
+        test.clock.advance(5 * SECOND);
+        for _ in 0..10 {
+            test.ask(1, &["other"]).await;
+        }
+        assert_eq!(test.ask(1, &["user"]).await.code, Code::OverLimit, "{by_file} {asks}");
+        // Nobody asks once it was ten tokens' time.
+        test.clock.advance(3600 * SECOND);
+        assert_eq!(test.ask(10, &["user"]).await.code, Code::Ok);
+    }
 }

@@ -75,6 +75,8 @@ pub enum Change {
     Credited(State),
     /// It is forgotten.
     Forgotten,
+    /// Nothing, but that it is kept until then, where it would be forgotten before.
+    Extended(Timestamp),
 }
 
 /// The atomic step: for each bucket, what stands there, and what is asked of it. Returns what is given, and what becomes
@@ -107,9 +109,14 @@ fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Opt
         Some(Wait::Micros(micros)) => micros,
         _ => 0,
     };
+    let full_in_us = ask.limit.full_in_us(seen, now);
     let state = state.map(State::TokenBucket);
-    let changed = state.filter(|state| stored != Some(state));
-    let change = changed.map(|state| match (limit.fresh_at(&state), tokens) {
+    if state.as_ref() == stored {
+        let extends = state.is_some() && wanted > 0 && full_in_us > 0;
+        let change = extends.then(|| Change::Extended(now + full_in_us));
+        return (Granted { tokens, remaining, next_in_us, ledger, void }, change);
+    }
+    let change = state.map(|state| match (limit.fresh_at(&state), tokens) {
         (Some(fresh_at), 1..) => {
             Change::Written(Kept { state, fresh_at, refill_us: limit.refill_us() })
         }

@@ -67,7 +67,7 @@ impl Bucket {
                 self.state = Some(state);
             }
             Some(Change::Forgotten) => self.state = None,
-            None => {}
+            Some(Change::Extended(_)) | None => {}
         }
         granted[0]
     }

@@ -10,7 +10,7 @@ use super::{
     tally::{Tally, Traffic},
 };
 use crate::{
-    key::Path,
+    key::{Key, Path, Value},
     lease::Term,
     limiter::Limit,
     order::{self, Orders, SetLimit, Switch},
@@ -218,6 +218,47 @@ impl Rules {
         has_changed || !with_grants().all(sets)
     }
 
+    /// The token buckets that were not, or not so, under the rules before: by rule, and by counters that have one of their
+    /// own. Whoever used much of a limit before may need longer to be forgotten under these.
+    pub fn changed_buckets(&self, before: &Self) -> Vec<Limit> {
+        let mut changed = Vec::new();
+        for placed in &self.placed {
+            let Kind::Limit(limit @ Limit::TokenBucket(_)) = placed.rule.kind else { continue };
+            let known = before.at(&placed.path);
+            let is_same = known.is_some_and(|known| known.rule.kind == placed.rule.kind);
+            changed.extend((!is_same).then_some(limit));
+            let before_of = |path: &str| known.and_then(|known| known.set.get(path));
+            for (path, set) in &placed.set {
+                changed.extend((before_of(path) != Some(set)).then_some(*set));
+            }
+            // A limit that is not set any more: the rule's takes its place.
+            let was_set = known
+                .is_some_and(|known| known.set.keys().any(|path| !placed.set.contains_key(path)));
+            changed.extend((is_same && was_set).then_some(limit));
+        }
+        changed
+    }
+
+    /// The token bucket in force for the state under this key; `None` where there is none, or its path was too long to be
+    /// read from the key.
+    pub fn bucket_of(&self, key: &Key) -> Option<Limit> {
+        let path = Path::read(key.path());
+        let (domain, entries) = path.parts();
+        let mut level = Some(&self.roots.get(&*domain)?.branches);
+        let mut node = None;
+        for (key, value) in &entries {
+            node = level.and_then(|branches| branches.get(&**key)?.of_state(value.as_ref()?));
+            level = node.map(|node| &node.children);
+        }
+        let descriptor = path.descriptor();
+        let rules = node?.rules.iter();
+        let mut named = rules.filter(|placed| placed.rule.path(&descriptor) == path);
+        named.find_map(|placed| match placed.rule.kind {
+            Kind::Limit(limit @ Limit::TokenBucket(_)) => Some(placed.limit_of(&path, limit)),
+            Kind::Limit(_) | Kind::Unlimited | Kind::Report(_) => None,
+        })
+    }
+
     /// What operators have said of rules that there are not.
     pub fn switches_of_no_rule(&self) -> impl Iterator<Item = (&String, &Switch)> {
         // A domain's path has no entries.
@@ -366,6 +407,20 @@ impl Branch {
                 matching.map(|(_, node)| node)
             })
             .or(self.any.as_ref())
+    }
+
+    /// The descriptor that a state belongs to, by the value in its path.
+    fn of_state(&self, value: &Value) -> Option<&Node> {
+        match value {
+            Value::Exact(value) => self.find(value),
+            Value::Wildcard(pattern) => {
+                let mut nodes = self.wildcards.iter().map(|(_, node)| node);
+                nodes.find(|node| {
+                    let shared = node.shared.as_ref().map(|shared| shared.as_bytes());
+                    shared == Some(pattern)
+                })
+            }
+        }
     }
 
     fn insert(&mut self, value: Option<&str>, node: Node) {

@@ -47,6 +47,9 @@ use std::{
 /// may add, so that sweeping keeps ahead of growth.
 const SWEPT_PER_KEY: usize = 2;
 
+/// Entries that are looked at under one lock when limits have changed: some 50 µs.
+const EXTENDED_AT_ONCE: usize = 64;
+
 /// Room that a shard keeps, in entries, however few it has.
 const LEAST_ROOM: usize = 64;
 
@@ -144,6 +147,26 @@ impl Memory {
         lock(&self.orders).tell(now, telling)
     }
 
+    /// Keeps states for longer than they were to be, by what the limits in force say of each: until when, and in how many
+    /// microseconds as much comes as the limit allows. A few entries at a time are locked, so that no request waits.
+    pub fn extend_all(&self, needed: impl Fn(&Key, &State) -> Option<(Timestamp, u64)>) {
+        for shard in 0..self.shards.count() {
+            // From the end: what is removed meanwhile is replaced by what was the last, which has been looked at.
+            let mut end = usize::MAX;
+            while end > 0 {
+                let Some(mut shard) = self.shards.at(shard) else { break };
+                end = end.min(shard.entries.len());
+                let begin = end.saturating_sub(EXTENDED_AT_ONCE);
+                for entry in shard.entries.get_mut(begin..end).unwrap_or_default() {
+                    if let Some((fresh_at, refill_us)) = needed(&entry.key, &entry.kept.state) {
+                        entry.extend(fresh_at, refill_us);
+                    }
+                }
+                end = begin;
+            }
+        }
+    }
+
     /// What stands under these keys, each read by itself.
     pub fn look(&self, keys: &[Key]) -> Vec<Option<State>> {
         keys.iter().map(|key| self.get(key)).collect()
@@ -212,10 +235,11 @@ impl Memory {
             .map(|(key, &hash)| locked.of(hash)?.get(hash, key).cloned())
             .collect();
         let (answer, writes) = step(&stored);
-        for Write { slot, kept } in writes {
+        for Write { slot, kept, is_extension } in writes {
             let (Some(key), Some(&hash)) = (keys.get(slot), hashes.get(slot)) else { continue };
             let Some(shard) = locked.of(hash) else { continue };
             match kept {
+                Some(kept) if is_extension => shard.extend(hash, key, &kept),
                 Some(kept) => {
                     if shard.is_full_for(hash, key, self.keys_per_shard) {
                         self.make_room(shard, now);
@@ -277,6 +301,14 @@ impl Shard {
                 let entries = &self.entries;
                 self.places.insert_unique(hash, place, |&place| hash_at(entries, place, hasher));
             }
+        }
+    }
+
+    /// Keeps an entry for longer, where it would be forgotten before.
+    fn extend(&mut self, hash: u64, key: &Key, kept: &Kept) {
+        let found = self.places.find(hash, |&place| self.is_at(place, key)).copied();
+        if let Some(entry) = found.and_then(|place| self.entries.get_mut(place as usize)) {
+            entry.extend(kept.fresh_at, kept.refill_us);
         }
     }
 
@@ -350,6 +382,13 @@ impl Shard {
 }
 
 impl Entry {
+    /// Keeps it until then, if that is later.
+    fn extend(&mut self, fresh_at: Timestamp, refill_us: u64) {
+        if fresh_at > self.kept.fresh_at {
+            (self.kept.fresh_at, self.kept.refill_us) = (fresh_at, refill_us);
+        }
+    }
+
     /// How much of its limit is used, from 0 to 1, or 2 where it is overdrawn.
     #[expect(clippy::cast_precision_loss, reason = "it only serves to compare")]
     fn share_used(&self, now: Timestamp) -> f64 {

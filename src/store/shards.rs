@@ -54,6 +54,11 @@ impl<S> Shards<S> {
         self.shards.get(self.place(hash)).map(lock)
     }
 
+    /// Locks the shard at a place.
+    pub(super) fn at(&self, place: usize) -> Option<MutexGuard<'_, S>> {
+        self.shards.get(place).map(lock)
+    }
+
     /// Locks the shards of these hashes, each once, in ascending order.
     pub(super) fn lock_all(&self, hashes: &[u64]) -> Locked<'_, S> {
         let mut places: Few<usize> = hashes.iter().map(|&hash| self.place(hash)).collect();

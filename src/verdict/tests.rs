@@ -96,7 +96,7 @@ fn decide_given(given: &[Given]) -> After {
     let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
     let (answer, writes) = settle_checks(&checks, &states, NOW);
     let verdict = Verdict::of(&checks, answer);
-    for Write { slot, kept } in writes {
+    for Write { slot, kept, .. } in writes {
         states[slot] = kept.map(|kept| kept.state);
     }
     let left = states

@@ -214,7 +214,7 @@ async fn a_fault_is_logged_once_however_often_it_is_met() {
 }
 
 /// Permissions that `docs/redis.md` calls dispensable.
-const DISPENSABLE: [&str; 14] = [
+const DISPENSABLE: [&str; 15] = [
     "&tg1:*",
     "+type",
     "+hget",
@@ -226,6 +226,7 @@ const DISPENSABLE: [&str; 14] = [
     "+subscribe",
     "+unsubscribe",
     "+mget",
+    "+pttl",
     "+info",
     "+config|get",
     "+ping",

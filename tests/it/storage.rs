@@ -2,7 +2,7 @@
 
 use crate::{
     grpc::Client,
-    support::{Redis, Server, TempDir, on},
+    support::{Redis, Server, TempDir, on, until},
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use serde_json::{Value, json};
@@ -113,4 +113,46 @@ async fn the_documented_command_reads_a_state() {
     let output = Command::new("bash").args(["-c", &command]).output().await.unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.starts_with("2.000 tokens used at "), "{told}");
+}
+
+/// What the limit before has stored, and would have expire in six seconds.
+#[tokio::test]
+async fn a_state_is_kept_for_as_long_as_a_lowered_limit_needs_once_it_is_asked_for() {
+    let rules = |limit: &str| {
+        let keys = ["take", "peek", "chunk"];
+        let grants = |key| if key == "chunk" { ", grants: {}" } else { "" };
+        let rules = keys
+            .map(|key| format!("  - {{key: {key}, token_bucket: {{{limit}{}}}}}\n", grants(key)));
+        format!("domain: shop\ndescriptors:\n{}", rules.concat())
+    };
+    // Time stands still: nothing expires, and nothing is refilled.
+    let (redis, files) = (Redis::start_at("2030-01-01 00:00:00").await, TempDir::new());
+    let path = files.file("shop.yaml", &rules("rate: 100/s, burst: 500"));
+    let server = Server::start_with(&path, &on(&redis)).await;
+    let mut client = Client::connect(server.grpc).await;
+    let request = |key: &str, hits: u64| {
+        let descriptor = json!({ "entries": [[key, "ada"]], "hits_addend": hits });
+        json!({ "domain": "shop", "descriptors": [descriptor] })
+    };
+    let lives_ms = async |key: &str| -> i64 {
+        redis.ask(&["PTTL", &format!("tg1:token_bucket:shop:{key}=ada")]).await
+    };
+    for key in ["take", "peek", "chunk"] {
+        let answer = client.ask(&request(key, 500)).await.unwrap();
+        assert_eq!(answer.overall_code(), Code::Ok);
+        assert_eq!(lives_ms(key).await, 6000);
+    }
+    files.file("shop.yaml", &rules("rate: 10/h, burst: 10"));
+    until("the rules are reloaded", async || {
+        server.log().contains("reloaded the rules").then_some(())
+    })
+    .await;
+    for (key, hits) in [("take", 1), ("peek", 0), ("chunk", 1)] {
+        until("its life is extended", async || {
+            let answer = client.ask(&request(key, hits)).await.unwrap();
+            assert_eq!(answer.overall_code(), Code::OverLimit);
+            (lives_ms(key).await == 3_601_000).then_some(())
+        })
+        .await;
+    }
 }

@@ -47,8 +47,9 @@ impl World {
     }
 
     fn write(&mut self, keys: &[Key], writes: impl IntoIterator<Item = Write>, now: Timestamp) {
-        for Write { slot, kept } in writes {
+        for Write { slot, kept, is_extension } in writes {
             match kept {
+                Some(kept) if is_extension => self.extend(&keys[slot], kept.fresh_at, now),
                 Some(kept) => {
                     let ttl_ms = (kept.fresh_at - now).div_ceil(1000) + MARGIN_MS;
                     let is_record = kept.state.record().is_some();
@@ -59,6 +60,15 @@ impl World {
                     self.0.remove(&keys[slot]);
                 }
             }
+        }
+    }
+
+    /// Keeps a state until then, where it would be forgotten before. Its time does not pass here.
+    fn extend(&mut self, key: &Key, fresh_at: Timestamp, now: Timestamp) {
+        let left_ms = (fresh_at - now).div_ceil(1000);
+        let (_, ttl_ms) = self.0.get_mut(key).unwrap();
+        if *ttl_ms < left_ms {
+            *ttl_ms = left_ms + MARGIN_MS;
         }
     }
 

@@ -32,7 +32,7 @@ pub use grants::Grants;
 pub use ledger::{Claim, Ledger, Returned};
 use rate::Grains;
 pub use rate::Rate;
-pub use script::SCRIPT;
+pub use script::{LEDGER_SCRIPT, SCRIPT};
 
 use crate::{
     clock::Timestamp,

@@ -48,3 +48,93 @@ fn what_is_in_hand_is_outdated_where_its_limit_may_have_changed_and_not_by_other
     assert!(outdates(set("edge:hot")));
     assert!(!outdates(set("edge:cold")) && !outdates(set("mall:user")));
 }
+
+const MANY: &str = "
+domain: a:b
+descriptors:
+  - key: user
+    token_bucket: {rate: 1/s, burst: 1}
+    descriptors:
+      - key: path
+        value: /x/*
+        token_bucket: {rate: 2/s, burst: 2}
+      - key: path
+        limits:
+          - {name: daily, token_bucket: {rate: 3/day, burst: 3}}
+          - token_bucket: {rate: 4/s, burst: 4}
+  - {key: user, value: root, token_bucket: {rate: 5/s, burst: 5}}
+  - key: shared
+    value: 's*'
+    share_threshold: true
+    token_bucket: {rate: 6/s, burst: 6}
+    descriptors:
+      - {key: user, token_bucket: {rate: 7/s, burst: 7}}
+  - {key: shared, value: '*', token_bucket: {rate: 8/s, burst: 8}}
+  - {key: slots, concurrency: {max: 3}}
+";
+
+#[test]
+fn the_limit_in_force_is_found_by_the_key_of_its_state() {
+    let amount = order::Amount::Rate { tokens: 9, period_us: 1_000_000, burst: 9 };
+    let set = SetLimit { rule: "a%3Ab:user".to_owned(), amount, until_us: None };
+    let set = orders(&[Order::limit("a%3Ab:user=ada", Some(&set))]);
+    let rules = Rules::new(domains_of(MANY)).with_orders(set);
+    let requests: [&[[&str; 2]]; 11] = [
+        &[["user", "ada"]],
+        &[["user", "b:=#*~%41 \u{e9}"]],
+        &[["user", "root"]],
+        &[["user", ""]],
+        &[["user", "ada"], ["path", "/x/1"]],
+        &[["user", "ada"], ["path", "/y"]],
+        &[["shared", "s1"]],
+        &[["shared", "s*"]],
+        &[["shared", "s1"], ["user", "ada"]],
+        &[["shared", "t"]],
+        &[["slots", "1"]],
+    ];
+    let mut found = 0;
+    for entries in requests {
+        let entry = |[key, value]: &[&'static str; 2]| Entry {
+            key: bytes::Bytes::from_static(key.as_bytes()),
+            value: bytes::Bytes::from_static(value.as_bytes()),
+        };
+        let descriptor = crate::request::Descriptor {
+            entries: entries.iter().map(entry).collect(),
+            ..crate::request::Descriptor::default()
+        };
+        let request = crate::request::Request {
+            domain: bytes::Bytes::from_static(b"a:b"),
+            descriptors: vec![descriptor],
+            hits_addend: 0,
+        };
+        let resolution = rules.resolve(&request, false);
+        let question = &resolution.question;
+        assert!(!question.checks.is_empty(), "{entries:?}");
+        for check in &question.checks {
+            let is_bucket = matches!(check.limit, Limit::TokenBucket(_));
+            let key = &question.keys[check.slot];
+            let limit = rules.bucket_of(key);
+            assert_eq!(limit, is_bucket.then_some(check.limit), "{}", key.as_str());
+            found += u32::from(is_bucket);
+        }
+    }
+    assert_eq!(found, 11);
+    for key in
+        ["tg1:token_bucket:other:user=a", "tg1:token_bucket:a%3Ab:user=a#no", "", "tg1:x:~12"]
+    {
+        assert_eq!(rules.bucket_of(&Key::read(key)), None, "{key}");
+    }
+}
+
+#[test]
+fn a_bucket_has_changed_where_its_rule_or_a_counter_of_it_has() {
+    let before = Rules::new(rules(HOT, "", 5));
+    let changed = |next: &Rules| next.changed_buckets(&before).len();
+    assert_eq!(changed(&before.with_domains(rules(HOT, "", 5))), 0);
+    assert_eq!(changed(&before.with_domains(rules(HOT, "", 6))), 1);
+    let amount = order::Amount::Rate { tokens: 1, period_us: 1_000_000, burst: 1 };
+    let set = SetLimit { rule: "mall:user".to_owned(), amount, until_us: None };
+    let set = before.with_orders(orders(&[Order::limit("mall:user=ada", Some(&set))]));
+    assert_eq!(changed(&set), 1);
+    assert_eq!(set.with_orders(orders(&[])).changed_buckets(&set).len(), 1, "taken back");
+}

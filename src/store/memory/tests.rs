@@ -254,3 +254,27 @@ fn threads_on_the_real_clock_get_nearly_all_of_the_rate_and_never_more() {
     assert!(admitted <= due, "{admitted} of {due}");
     assert!(admitted * 100 >= due * 99, "{admitted} of {due}");
 }
+
+#[test]
+fn a_refusal_or_a_peek_keeps_a_state_for_as_long_as_its_own_limit_needs() {
+    let slow = |cost| Check { cost, ..take(10, Unit::Hour, 1) };
+    for cost in [Cost::Take(1), Cost::Peek] {
+        let store = Memory::new(1000);
+        assert!(admits(&store, at(0), "user", take(500, Unit::Second, 500)));
+        assert!(!admits(&store, at(1000), "user", slow(cost)));
+        // By the limit that stored it, it is over after a second.
+        for visit in 0..10 {
+            admits(&store, at(5 * SECOND + visit), "other", take(10, Unit::Hour, 1));
+        }
+        assert_eq!(store.len(), 2);
+        assert!(!admits(&store, at(6 * SECOND), "user", slow(cost)));
+        // And one that needs less shortens nothing.
+        assert!(admits(
+            &store,
+            at(6 * SECOND),
+            "user",
+            Check { cost: Cost::Peek, ..take(500, Unit::Second, 1) }
+        ));
+        assert!(!admits(&store, at(30 * SECOND), "user", slow(cost)));
+    }
+}

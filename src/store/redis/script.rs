@@ -112,7 +112,9 @@ impl Script {
             Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
             Self::Orders => [clock, KEY, ORDERS].join("\n"),
             Self::Shadow => [clock, KEY, SHADOW].join("\n"),
-            Self::Grant => [clock, KEY, token_bucket::SCRIPT, GRANT].join("\n"),
+            Self::Grant => {
+                [clock, KEY, token_bucket::SCRIPT, token_bucket::LEDGER_SCRIPT, GRANT].join("\n")
+            }
         }
     }
 }

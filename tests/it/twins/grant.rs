@@ -98,10 +98,11 @@ impl World {
         for (slot, change) in changes.into_iter().enumerate() {
             match change {
                 Some(Change::Written(kept)) => {
-                    self.write(keys, [Write { slot, kept: Some(kept) }], now)
+                    self.write(keys, [Write { slot, kept: Some(kept), is_extension: false }], now)
                 }
                 Some(Change::Credited(state)) => self.0.get_mut(&keys[slot]).unwrap().0 = state,
                 Some(Change::Forgotten) => drop(self.0.remove(&keys[slot])),
+                Some(Change::Extended(fresh_at)) => self.extend(&keys[slot], fresh_at, now),
                 None => {}
             }
         }

@@ -250,7 +250,7 @@ impl Call {
 fn decide(states: &mut HashMap<Key, State>, question: &Question, now: Timestamp) -> Answer {
     let stored: Vec<_> = question.keys.iter().map(|key| states.get(key).cloned()).collect();
     let (answer, writes) = settle(question, &stored, now);
-    for Write { slot, kept } in writes {
+    for Write { slot, kept, .. } in writes {
         let key = question.keys[slot].clone();
         match kept {
             Some(kept) => states.insert(key, kept.state),
