@@ -173,6 +173,15 @@ impl<'a> Report<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// The same of an error that takes a while to be put into words.
+    pub(super) fn error_with(&mut self, error: impl FnOnce() -> Diagnostic) {
+        if self.errors >= MOST_OF_A_SEVERITY {
+            self.left_out += 1;
+        } else {
+            self.push(error());
+        }
+    }
+
     pub(super) const fn has_errors(&self) -> bool {
         self.errors > 0
     }

@@ -167,7 +167,7 @@ pub(super) fn check(mapping: &Mapping<'_>, home: Home, report: &mut Report<'_>) 
     let known = home.keys();
     let is_known = |entry: &&Entry<'_>| known.contains(&&*entry.key);
     for entry in mapping.entries.iter().filter(|entry| !is_known(entry)) {
-        report.push(unknown(entry, home, &known));
+        report.error_with(|| unknown(entry, home, &known));
     }
     mapping.entries.iter().all(|entry| is_known(&entry))
 }

@@ -17,10 +17,10 @@ use std::{
 pub(super) use raw::MOST_VALUES;
 
 /// The largest file, in bytes.
-pub(super) const LARGEST: usize = 8 << 20;
+pub(super) const LARGEST: usize = 4 << 20;
 
 /// What is wrong with one that is larger.
-pub(super) const TOO_LARGE: &str = "is larger than 8 MiB";
+pub(super) const TOO_LARGE: &str = "is larger than 4 MiB";
 
 /// The longest line of a file, in bytes. The parser takes 24 times as much memory for a value that is one line.
 const LONGEST_LINE: usize = 3 << 19;

@@ -57,7 +57,7 @@ fn small_that_become_large() -> Vec<Hostile> {
             many,
         ),
         ("anchors", each(200_000, |place| format!("k{place}: &a{place} v\n")), many),
-        ("anchors in anchors", each(20_000, nested), many),
+        ("anchors in anchors", each(15_000, nested), many),
         (
             "merge keys",
             format!(
@@ -67,32 +67,32 @@ fn small_that_become_large() -> Vec<Hostile> {
             ),
             many,
         ),
-        ("lists in lists", "[".repeat(MIB), "nested too deeply"),
+        ("lists in lists", "[".repeat(MIB), "recursion limit"),
         (
             "lists in lists in lines",
-            each(3000, |depth| format!("{}-\n", " ".repeat(depth))),
+            each(2000, |depth| format!("{}-\n", " ".repeat(depth))),
             "nested too deeply",
         ),
         (
             "values of a byte",
-            rules(1, |_| "  - [\n".to_owned() + &"1,1,1,1,1,1,1,1,\n".repeat(300_000)),
+            rules(1, |_| "  - [\n".to_owned() + &"1,1,1,1,1,1,1,1,\n".repeat(150_000)),
             many,
         ),
-        ("lists of nothing", rules(1, |_| "-\n".repeat(2 * MIB)), many),
-        ("mappings of nothing", rules(1, |_| "- {}\n".repeat(MIB)), many),
+        ("lists of nothing", rules(1, |_| "-\n".repeat(MIB)), many),
+        ("mappings of nothing", rules(1, |_| "- {}\n".repeat(MIB / 2)), many),
         ("documents", "---\na\n".repeat(300_000), many),
     ]
 }
 
 fn large_that_hold_nothing() -> Vec<Hostile> {
     vec![
-        ("a large file", "# nothing\n".repeat(MIB), "is larger than 8 MiB"),
+        ("a large file", "# nothing\n".repeat(MIB), "is larger than 4 MiB"),
         (
             "a long line",
-            format!("#{}\n{GOOD}", "x".repeat(7 * MIB)),
+            format!("#{}\n{GOOD}", "x".repeat(3 * MIB)),
             "line 1 is longer than 1.5 MiB",
         ),
-        ("empty lines", "\n".repeat(7 * MIB), "`domain` is missing"),
+        ("empty lines", "\n".repeat(7 * MIB / 2), "`domain` is missing"),
         (
             "a long value",
             format!("domain: {}\n", "x".repeat(3 * MIB / 2 - 100)),
@@ -100,20 +100,20 @@ fn large_that_hold_nothing() -> Vec<Hostile> {
         ),
         (
             "a long value in quotes",
-            format!("domain: \"{}\"\n", in_lines(7 * MIB)),
+            format!("domain: \"{}\"\n", in_lines(7 * MIB / 2)),
             "is longer than 4096 bytes",
         ),
         (
             "a long value in lines",
-            format!("domain: {}\n", in_lines(7 * MIB)),
+            format!("domain: {}\n", in_lines(7 * MIB / 2)),
             "is longer than 4096 bytes",
         ),
         (
             "a long text",
-            format!("domain: |\n{}", "  x\n".repeat(7 * MIB / 4)),
+            format!("domain: |\n{}", "  x\n".repeat(7 * MIB / 2 / 8)),
             "is longer than 4096 bytes",
         ),
-        ("a long key", format!("? \"{}\"\n: 1\n", in_lines(7 * MIB)), "unknown key"),
+        ("a long key", format!("? \"{}\"\n: 1\n", in_lines(7 * MIB / 2)), "unknown key"),
     ]
 }
 
@@ -121,7 +121,7 @@ fn with_many_mistakes() -> Vec<Hostile> {
     let good = "rate_limit: {unit: day, requests_per_unit: 1}";
     let bad = "rate_limit: {unit: century, requests_per_unit: -1}, what: 1";
     vec![
-        ("mistakes", rules(20_000, |at| format!("  - {{key: k{at}, {bad}}}\n")), "no unit"),
+        ("mistakes", rules(15_000, |at| format!("  - {{key: k{at}, {bad}}}\n")), "no unit"),
         (
             "mistakes in a line",
             rules(1, |_| format!("  [{}]\n", "{kye: a, vlaue: b},".repeat(45_000))),
@@ -129,7 +129,7 @@ fn with_many_mistakes() -> Vec<Hostile> {
         ),
         (
             "mistakes in long lines",
-            rules(7000, |_| format!("  - {{kye: \"{}\"}}\n", "z".repeat(1000))),
+            rules(3500, |_| format!("  - {{kye: \"{}\"}}\n", "z".repeat(1000))),
             "unknown key",
         ),
         ("unknown keys", each(100_000, |at| format!("k{at}: 1\n")), "unknown key"),
@@ -157,41 +157,48 @@ fn all() -> Vec<Hostile> {
     [small_that_become_large(), large_that_hold_nothing(), with_many_mistakes()].concat()
 }
 
-async fn refusal(server: &Server) -> Option<String> {
-    let answer = get(server.http, "/ready", &[]).await.unwrap();
-    answer.body.contains("are not valid").then_some(answer.body)
+/// What a reload takes beside what the server had, in MiB, once it is refused with these words. The server is a new one.
+async fn costs(put: impl FnOnce(&Path), words: &str) -> u64 {
+    let files = TempDir::new();
+    files.file("shop.yaml", GOOD);
+    let server = Server::start(files.path()).await;
+    let before = server.memory_kib("VmHWM");
+    put(files.path());
+    let is_refused = async || {
+        let answer = get(server.http, "/ready", &[]).await.unwrap();
+        answer.body.contains(words).then_some(())
+    };
+    until(&format!("it is refused: {words}"), is_refused).await;
+    (server.memory_kib("VmHWM") - before) / 1024
 }
 
 #[tokio::test]
 #[allow(clippy::print_stdout, reason = "what each file costs is for whoever wants to know")]
 async fn a_reload_of_a_hostile_file_is_refused_and_takes_little_memory() {
-    let files = TempDir::new();
-    let path = files.path().join("next.yaml");
-    files.file("shop.yaml", GOOD);
-    let server = Server::start(files.path()).await;
-    let before = server.memory_kib("VmHWM");
+    let mut too_much = Vec::new();
     for (name, text, words) in all() {
-        let other = files.path().join("other");
-        fs::write(&other, text).unwrap();
-        fs::rename(&other, &path).unwrap();
-        let told = until(&format!("{name}: it is refused"), async || refusal(&server).await).await;
-        assert!(told.contains(words), "{name}: {told}");
-        let grown = (server.memory_kib("VmHWM") - before) / 1024;
-        println!("{grown} MiB after {name}");
-        assert!(grown <= MOST_MIB, "{grown} MiB after {name}");
-        fs::remove_file(&path).unwrap();
-        until("all is well again", async || refusal(&server).await.is_none().then_some(())).await;
+        let put = |directory: &Path| {
+            fs::write(directory.join("next"), text).unwrap();
+            fs::rename(directory.join("next"), directory.join("next.yaml")).unwrap();
+        };
+        let costs = costs(put, words).await;
+        println!("{costs} MiB: {name}");
+        too_much.extend((costs > MOST_MIB).then_some((name, costs)));
     }
-    // All of it in many files.
-    let bad = "rate_limit: {unit: century, requests_per_unit: -1}, what: 1";
-    for file in 0..100 {
-        let text = rules(2000, |at| format!("  - {{key: k{at}, {bad}}}\n"));
-        fs::write(files.path().join(format!("{file}.yaml")), text).unwrap();
-    }
-    let many = async || refusal(&server).await.filter(|told| told.contains("no unit"));
-    until("many files are refused", many).await;
-    let grown = (server.memory_kib("VmHWM") - before) / 1024;
-    assert!(grown <= MOST_MIB, "{grown} MiB after many files");
+    assert_eq!(too_much, []);
+}
+
+#[tokio::test]
+async fn many_files_with_many_mistakes_take_little_memory() {
+    let put = |directory: &Path| {
+        for file in 0..100 {
+            let bad = "rate_limit: {unit: century, requests_per_unit: -1}, what: 1";
+            let text = rules(150, |at| format!("  - {{key: k{at}, {bad}}}\n"));
+            fs::write(directory.join(format!("{file}.yaml")), text).unwrap();
+        }
+    };
+    let costs = costs(put, "no unit").await;
+    assert!(costs <= MOST_MIB, "{costs} MiB");
 }
 
 #[tokio::test]
