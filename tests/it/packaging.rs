@@ -62,6 +62,7 @@ async fn an_idle_server_takes_less_memory_than_its_manifest_requests() {
         assert!(resident < requested, "{resident} MiB of {requested}");
         let mapped = format!("/proc/{}/smaps_rollup", server.id());
         assert_eq!(kib(&mapped, "AnonHugePages"), 0, "no huge pages");
+        assert_eq!(kib(&format!("/proc/{}/status", server.id()), "THP_enabled"), 0);
     }
 }
 
