@@ -1,8 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint faults attacks bench soak
+.PHONY: help run test fuzz lint advisories faults attacks bench soak
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## Serve the rules in config/ from memory
 	cargo run --locked
@@ -26,6 +26,10 @@ lint: ## Check formatting, lints, documentation, and the licences and sources of
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 	cargo deny --version || cargo install --locked cargo-deny --version 0.20.2
 	cargo deny --locked check bans licenses sources
+	scripts/advisories --if-reachable
+
+advisories: ## Check the dependencies for known vulnerabilities; asks github.com for the database
+	scripts/advisories
 
 faults: ## Measure what becomes of requests while Redis fails, and write it to docs/faults.md
 	TOLLGATE_FAULTS_TABLE=$(CURDIR)/docs/faults.md cargo test --locked --test it -- faults::

@@ -179,7 +179,9 @@ impl Reload {
     /// Takes over what stands on disk, where that is new.
     async fn look(&mut self, mut read: (Files, Digest), is_asked: bool) {
         for look in 1.. {
-            let (files, digest) = read;
+            let digest = read.1;
+            // The text of one reading is enough.
+            drop(read.0);
             if digest == self.seen {
                 if is_asked {
                     self.tell_unchanged();
@@ -192,7 +194,6 @@ impl Reload {
                 read = again;
                 continue;
             }
-            drop(files);
             let (files, digest) = again;
             let began = self.reloads.clock.now();
             let judged = self.judge(files).await;

@@ -2,7 +2,7 @@
 
 use super::Source;
 use serde_json::json;
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,21 +17,36 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Index of the file among the sources.
-    pub source: usize,
+    pub source: u32,
     /// The line, the first being 1.
-    pub line: usize,
+    pub line: u32,
     /// The column in characters, the first being 1.
-    pub column: usize,
+    pub column: u32,
     /// Where the characters begin in the file's text, in bytes.
-    pub start: usize,
+    pub start: u32,
     /// Where they end, in bytes; on the same line.
-    pub end: usize,
+    pub end: u32,
 }
 
 impl Place {
     /// Whether it is a point between two characters.
     pub const fn is_empty(&self) -> bool {
         self.start == self.end
+    }
+
+    /// The bytes of the file's text. A file is smaller than 4 GiB, and each has one of these for each value.
+    pub(super) const fn bytes(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The same as it is kept where there are many.
+    pub(super) const fn bytes_u32(&self) -> (u32, u32) {
+        (self.start, self.end)
+    }
+
+    /// The file.
+    pub(super) fn of<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
+        sources.get(self.source as usize)
     }
 }
 
@@ -80,8 +95,8 @@ impl Diagnostic {
         Self { help: help.into(), ..self }
     }
 
-    pub(super) fn key(self, key: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), ..self }
+    pub(super) fn key(self, key: impl AsRef<str>) -> Self {
+        Self { key: Some(shortened(key.as_ref(), LONGEST_KEY)), ..self }
     }
 
     pub(super) fn related(self, place: Place, label: &'static str) -> Self {
@@ -92,7 +107,7 @@ impl Diagnostic {
     pub(super) fn to_json(&self, sources: &[Source]) -> serde_json::Value {
         let place = |place: Place| {
             json!({
-                "file": sources.get(place.source).map(|source| source.name.as_str()),
+                "file": place.of(sources).map(|source| source.name.as_str()),
                 "line": place.line,
                 "column": place.column,
                 "start": place.start,
@@ -115,11 +130,18 @@ impl Diagnostic {
     }
 }
 
+/// The most errors that are kept, and the most warnings.
+const MOST_OF_A_SEVERITY: usize = 1_000;
+
 /// What is found on the way through the files.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     sources: &'a [Source],
     diagnostics: Vec<Diagnostic>,
+    /// How many of those are errors.
+    errors: usize,
+    /// How many were left out.
+    left_out: usize,
     /// Names under `replaces`, to be compared with those of the domain's limits once all are known.
     pub(super) replaced: Vec<(String, Place)>,
     /// Bytes compared so far in search of values that are hidden by others.
@@ -128,21 +150,46 @@ pub(super) struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub(super) const fn new(sources: &'a [Source]) -> Self {
-        Self { sources, diagnostics: Vec::new(), replaced: Vec::new(), compared: 0 }
+        Self {
+            sources,
+            diagnostics: Vec::new(),
+            errors: 0,
+            left_out: 0,
+            replaced: Vec::new(),
+            compared: 0,
+        }
     }
 
+    /// Adds a diagnostic, or only counts it where there are many: a hostile file has one in each line. Warnings take no
+    /// place of an error.
     pub(super) fn push(&mut self, diagnostic: Diagnostic) {
+        let is_error = diagnostic.severity == Severity::Error;
+        let alike = if is_error { self.errors } else { self.diagnostics.len() - self.errors };
+        if alike >= MOST_OF_A_SEVERITY {
+            self.left_out += 1;
+            return;
+        }
+        self.errors += usize::from(is_error);
         self.diagnostics.push(diagnostic);
     }
 
-    pub(super) fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    /// The same of an error that takes a while to be put into words.
+    pub(super) fn error_with(&mut self, error: impl FnOnce() -> Diagnostic) {
+        if self.errors >= MOST_OF_A_SEVERITY {
+            self.left_out += 1;
+        } else {
+            self.push(error());
+        }
+    }
+
+    pub(super) const fn has_errors(&self) -> bool {
+        self.errors > 0
     }
 
     /// A place in words, as seen from another.
     pub(super) fn describe(&self, place: Place, from: Place) -> String {
         let line = place.line;
-        match self.sources.get(place.source) {
+        match place.of(self.sources) {
             Some(source) if place.source != from.source => {
                 format!("on line {line} of {}", shown(&source.name))
             }
@@ -150,20 +197,23 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Everything that was found, in reading order. What an alias repeats is told once.
-    pub(super) fn finish(self) -> Vec<Diagnostic> {
+    /// What was found, in reading order, and how much was left out. What an alias repeats is told once.
+    pub(super) fn finish(self) -> (Vec<Diagnostic>, usize) {
         let mut diagnostics = self.diagnostics;
         diagnostics.sort_by_key(|it| it.place.map(|place| (place.source, place.start)));
         let mut told = HashSet::new();
         diagnostics.retain(|it| {
             told.insert((it.place.map(|place| (place.source, place.start)), it.message.clone()))
         });
-        diagnostics
+        (diagnostics, self.left_out)
     }
 }
 
 /// The longest text of a file that a message repeats, in characters.
 const LONGEST_SHOWN: usize = 60;
+
+/// The longest key that is told to programs, in characters.
+const LONGEST_KEY: usize = 1_000;
 
 /// Text of a file in backticks.
 pub(super) fn shown(text: &str) -> String {

@@ -44,7 +44,7 @@ impl Beside {
     pub(super) fn refuse(mapping: &Mapping<'_>, limiter: &str, report: &mut Report<'_>) {
         for entry in mapping.among(BESIDE) {
             let key = &entry.key;
-            let why = match (limiter, key.as_str()) {
+            let why = match (limiter, &**key) {
                 ("utilization" | REPORT, _) => "it takes no slots",
                 (_, "weight") => "what a request takes of a rate is always its hits",
                 _ => "what a request takes of a rate is under no lease",

@@ -95,7 +95,7 @@ pub(super) fn read(
 ) -> Option<Placed> {
     let flags = Flags::read(mapping, report);
     let lease = beside(mapping, &entry.key, &flags, report);
-    let limiter = match entry.key.as_str() {
+    let limiter = match &*entry.key {
         "rate_limit" => rate_limit::read(entry, report)?,
         "concurrency" => concurrency::read(entry, lease.weighs_hits, report)?,
         "fleet" => fleet::read(entry, lease.weighs_hits, scope, report)?,

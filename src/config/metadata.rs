@@ -17,7 +17,7 @@ pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Map<String
 
 fn object(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Map<String, Value> {
     let entries = mapping.entries.iter();
-    entries.map(|entry| (entry.key.clone(), json(&entry.node, report))).collect()
+    entries.map(|entry| (entry.key.clone().into_owned(), json(&entry.node, report))).collect()
 }
 
 fn json(node: &Node<'_>, report: &mut Report<'_>) -> Value {
@@ -37,7 +37,7 @@ fn json(node: &Node<'_>, report: &mut Report<'_>) -> Value {
             },
             Value::Number,
         ),
-        Yaml::Text(text) => Value::String(text.clone()),
+        Yaml::Text(text) => Value::String(text.clone().into_owned()),
         Yaml::List(items) => items.iter().map(|item| json(item, report)).collect(),
         Yaml::Mapping(mapping) => Value::Object(object(mapping, report)),
     }

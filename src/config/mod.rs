@@ -97,8 +97,10 @@ pub struct Loaded {
     pub domains: Vec<Domain>,
     /// The files.
     pub sources: Vec<Source>,
-    /// Errors and warnings, in the order of the files and of their lines.
+    /// Errors and warnings, in the order of the files and of their lines. Of very many the first that were found.
     pub diagnostics: Vec<Diagnostic>,
+    /// How many more there are.
+    pub left_out: usize,
 }
 
 impl Loaded {
@@ -116,7 +118,7 @@ impl Loaded {
 
     /// The diagnostics as text for people, each with the line it is about. Empty where there are none.
     pub fn render(&self, color: bool) -> String {
-        render::render(&self.diagnostics, &self.sources, color)
+        render::render(&self.diagnostics, self.left_out, &self.sources, color)
     }
 
     /// The diagnostics for programs: a list of objects.
@@ -152,7 +154,7 @@ impl Files {
 
 /// Understands the texts of rule files.
 pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
-    let (domains, diagnostics) = thread::scope(|scope| {
+    let (domains, diagnostics, left_out) = thread::scope(|scope| {
         let thread = thread::Builder::new().name("rules".to_owned()).stack_size(STACK);
         match thread.spawn_scoped(scope, || understand(&sources, options)) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -160,14 +162,16 @@ pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
             Err(_) => understand(&sources, options),
         }
     });
-    Loaded { domains, sources, diagnostics }
+    Loaded { domains, sources, diagnostics, left_out }
 }
 
-fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagnostic>) {
+fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagnostic>, usize) {
     let mut report = Report::new(sources);
-    let sources = sources.iter().enumerate();
-    let roots: Vec<_> =
-        sources.map(|(index, source)| yaml::read(&source.text, index, &mut report)).collect();
+    let mut most_values = yaml::MOST_VALUES;
+    let mut roots = Vec::with_capacity(sources.len());
+    for (index, source) in (0..).zip(sources) {
+        roots.push(yaml::read(&source.text, index, &mut most_values, &mut report));
+    }
     let is_all_read = roots.iter().all(Option::is_some);
     let roots = roots.iter().flatten();
     let mut files: Vec<_> = roots.filter_map(|root| file::read(root, &mut report)).collect();
@@ -176,7 +180,8 @@ fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagno
         file.head.pools.may_be_more |= options.merge_domains && !is_all_read;
     }
     let domains = domain::join(files, options, &mut report);
-    (domains, report.finish())
+    let (diagnostics, left_out) = report.finish();
+    (domains, diagnostics, left_out)
 }
 
 /// The domains of a file without mistakes.

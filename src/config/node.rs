@@ -1,6 +1,7 @@
 //! YAML as a tree in which every value knows where it was written, and how.
 
 use super::Place;
+use std::borrow::Cow;
 
 /// A value.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(super) struct Node<'a> {
     pub(super) span: Place,
     /// A scalar as it was written, quotes included. At an alias, as its anchor has it.
     pub(super) literal: &'a str,
+    /// Where that stands, from and to, in bytes of the file's text.
+    pub(super) defined: (u32, u32),
 }
 
 /// What a value is.
@@ -20,7 +23,7 @@ pub(super) enum Value<'a> {
     Bool(bool),
     Integer(i128),
     Float(f64),
-    Text(String),
+    Text(Cow<'a, str>),
     List(Vec<Node<'a>>),
     Mapping(Mapping<'a>),
 }
@@ -35,9 +38,20 @@ pub(super) struct Mapping<'a> {
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     /// The key's text; as it was written, where it is a number or the like.
-    pub(super) key: String,
+    pub(super) key: Cow<'a, str>,
     pub(super) key_place: Place,
+    pub(super) form: KeyForm,
     pub(super) node: Node<'a>,
+}
+
+/// What a key was written as.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KeyForm {
+    Text,
+    /// A number or the like, which stands there in the file's text.
+    Other((u32, u32)),
+    /// What it is in words. No entry has such a key once its file is read.
+    Collection(&'static str),
 }
 
 impl Node<'_> {
@@ -76,7 +90,7 @@ impl<'a> Mapping<'a> {
 
     /// The entries with any of these keys, in the order in which they were written.
     pub(super) fn among<'b>(&'b self, keys: &'b [&str]) -> impl Iterator<Item = &'b Entry<'a>> {
-        self.entries.iter().filter(|entry| keys.contains(&entry.key.as_str()))
+        self.entries.iter().filter(|entry| keys.contains(&&*entry.key))
     }
 }
 

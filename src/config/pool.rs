@@ -70,7 +70,7 @@ impl Pools {
             Some(mapping) => {
                 for entry in &mapping.entries {
                     pools.add(Known {
-                        name: entry.key.clone(),
+                        name: entry.key.clone().into_owned(),
                         place: entry.key_place,
                         pool: read(entry, report),
                         says_capacity: says_capacity(entry),
@@ -192,7 +192,7 @@ fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     } else if name.len() > value::LONGEST_TEXT {
         format!("the name of a pool is longer than {} bytes", value::LONGEST_TEXT)
     } else {
-        return Some(name.clone());
+        return Some(name.clone().into_owned());
     };
     report.push(
         Diagnostic::error(entry.key_place, message)

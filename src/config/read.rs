@@ -17,7 +17,7 @@ use std::{
 const MOST_FILES: usize = 10_000;
 
 /// How large they may be together, in bytes: all of them are in memory while they are understood.
-const LARGEST_TOGETHER: usize = 256 << 20;
+const LARGEST_TOGETHER: usize = 8 << 20;
 
 /// Rule files as they were read, not yet understood.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -113,7 +113,7 @@ impl Reading {
                 self.error(format!("the file {} {TOO_LARGE}", name(path)), "split it by domains");
             }
             Ok(bytes) if self.length + bytes.len() > LARGEST_TOGETHER => self.error(
-                format!("the file {} makes all of them larger than 256 MiB", name(path)),
+                format!("the file {} makes all of them larger than 8 MiB", name(path)),
                 "load fewer rule files, or smaller ones",
             ),
             Ok(bytes) => self.text(path, bytes),

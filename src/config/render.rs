@@ -13,14 +13,20 @@ const MOST: usize = 500;
 /// is no help to anybody, and its place is named without it.
 const LONGEST_LINE: usize = 1_000;
 
-pub(super) fn render(diagnostics: &[Diagnostic], sources: &[Source], color: bool) -> String {
+/// `left_out` were found and not kept.
+pub(super) fn render(
+    diagnostics: &[Diagnostic],
+    left_out: usize,
+    sources: &[Source],
+    color: bool,
+) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut text = String::new();
     for diagnostic in diagnostics.iter().take(MOST) {
         text.push_str(&renderer.render(&[group(diagnostic, sources)]));
         text.push_str("\n\n");
     }
-    match diagnostics.len().saturating_sub(MOST) {
+    match diagnostics.len().saturating_sub(MOST) + left_out {
         0 => text.truncate(text.trim_end().len()),
         more => text.push_str(&format!("and {more} more")),
     }
@@ -57,16 +63,18 @@ fn show<'a>(
     sources: &'a [Source],
     annotation: impl FnOnce(Range<usize>) -> Annotation<'a>,
 ) -> Group<'a> {
-    let Some(source) = sources.get(place.source) else { return group };
+    let Some(source) = place.of(sources) else { return group };
     match line_around(&source.text, place) {
         Some((line, span)) => group.element(
             Snippet::source(line)
                 .path(source.name.as_str())
-                .line_start(place.line)
+                .line_start(place.line as usize)
                 .annotation(annotation(span)),
         ),
         None => group.element(Element::Origin(
-            Origin::path(source.name.as_str()).line(place.line).char_column(place.column),
+            Origin::path(source.name.as_str())
+                .line(place.line as usize)
+                .char_column(place.column as usize),
         )),
     }
 }
@@ -75,18 +83,19 @@ fn show<'a>(
 fn line_around(text: &str, place: Place) -> Option<(&str, Range<usize>)> {
     let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let bytes = text.as_bytes();
-    let from = place.start.saturating_sub(LONGEST_LINE);
-    let start = match bytes.get(from..place.start)?.iter().rposition(is_break) {
+    let at = place.bytes();
+    let from = at.start.saturating_sub(LONGEST_LINE);
+    let start = match bytes.get(from..at.start)?.iter().rposition(is_break) {
         Some(before) => from + before + 1,
         None if from == 0 => 0,
         None => return None,
     };
-    let to = bytes.len().min(place.end.saturating_add(LONGEST_LINE));
-    let end = match bytes.get(place.end..to)?.iter().position(is_break) {
-        Some(after) => place.end + after,
+    let to = bytes.len().min(at.end.saturating_add(LONGEST_LINE));
+    let end = match bytes.get(at.end..to)?.iter().position(is_break) {
+        Some(after) => at.end + after,
         None if to == bytes.len() => to,
         None => return None,
     };
     let line = text.get(start..end).filter(|line| !line.is_empty())?;
-    Some((line, place.start - start..place.end - start))
+    Some((line, at.start - start..at.end - start))
 }

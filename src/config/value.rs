@@ -48,7 +48,7 @@ pub(super) enum NoText {
 pub(super) fn text(node: &Node<'_>) -> Result<String, NoText> {
     let text = match &node.value {
         Value::Null => String::new(),
-        Value::Text(text) => text.clone(),
+        Value::Text(text) => text.clone().into_owned(),
         Value::Bool(_) | Value::Integer(_) => unquoted(node),
         Value::Float(_) if is_whole(node.literal) => unquoted(node),
         Value::Float(_) => return Err(NoText::Fraction),
@@ -93,7 +93,7 @@ pub(super) fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String
         );
         return None;
     }
-    short_enough(entry, text, report).then(|| text.clone())
+    short_enough(entry, text, report).then(|| text.clone().into_owned())
 }
 
 /// `true` or `false`.

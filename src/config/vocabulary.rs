@@ -165,16 +165,16 @@ impl Home {
 /// Reports keys that may not stand here. Whether there were none.
 pub(super) fn check(mapping: &Mapping<'_>, home: Home, report: &mut Report<'_>) -> bool {
     let known = home.keys();
-    let is_known = |entry: &&Entry<'_>| known.contains(&entry.key.as_str());
+    let is_known = |entry: &&Entry<'_>| known.contains(&&*entry.key);
     for entry in mapping.entries.iter().filter(|entry| !is_known(entry)) {
-        report.push(unknown(entry, home, &known));
+        report.error_with(|| unknown(entry, home, &known));
     }
     mapping.entries.iter().all(|entry| is_known(&entry))
 }
 
 fn unknown(entry: &Entry<'_>, home: Home, known: &[&str]) -> Diagnostic {
     let key = &entry.key;
-    let elsewhere = home.others().find(|other| other.keys().contains(&key.as_str()));
+    let elsewhere = home.others().find(|other| other.keys().contains(&&**key));
     let help = match (closest(key, known), elsewhere) {
         (_, Some(other)) => format!("`{key}` goes {}\n", other.place()),
         (Some(close), None) => format!("did you mean `{close}`?\n"),

@@ -1,12 +1,12 @@
 //! Many runtimes, each with its own way to Redis, and many requests in one call there.
 
-use crate::support::{Redis, a_second, until};
+use crate::support::{PATIENCE, Redis, a_second, until};
 use std::{
     sync::{Arc, LazyLock},
     thread,
     time::Duration,
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time};
 use tollgate::{
     clock::{Clock, Deadline, Timestamp},
     key::{Key, Path},
@@ -47,6 +47,19 @@ async fn takes(store: &Store, user: &str, limit: u32) -> Result<bool, StoreError
     Ok(verdict.refusal.is_none())
 }
 
+/// The same on a machine that may be too busy: a request that Redis was not asked for is repeated.
+async fn takes_in_the_end(store: &Store, user: &str, limit: u32) -> bool {
+    let deciding = async {
+        loop {
+            match takes(store, user, limit).await {
+                Err(error) if error.is_uncalled() => time::sleep(Duration::from_millis(10)).await,
+                decided => return decided.unwrap(),
+            }
+        }
+    };
+    time::timeout(PATIENCE, deciding).await.expect("Redis is asked")
+}
+
 async fn left(store: &Store, user: &str, limit: u32) -> u64 {
     let question = question(user, limit, Cost::Peek);
     store.decide(now(), &question, Deadline::default()).await.unwrap().outcomes[0].remaining
@@ -77,7 +90,7 @@ async fn many_runtimes_together_admit_as_many_as_the_limit_and_no_more() {
                     let mut asking = JoinSet::new();
                     for _ in 0..EACH / 4 {
                         let store = Arc::clone(&store);
-                        asking.spawn(async move { takes(&store, "all", LIMIT).await.unwrap() });
+                        asking.spawn(async move { takes_in_the_end(&store, "all", LIMIT).await });
                     }
                     let answers = asking.join_all().await;
                     admitted += answers.into_iter().filter(|is_admitted| *is_admitted).count();

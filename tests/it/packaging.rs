@@ -39,6 +39,33 @@ fn version(text: &str) -> Vec<u32> {
     number.split('.').map(|part| part.parse().unwrap()).collect()
 }
 
+/// The value of a field in the system's description of a process, in KiB.
+fn kib(file: &str, field: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_matches([':', '\t', ' ', 'k', 'B']).parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_idle_server_takes_less_memory_than_its_manifest_requests() {
+    let manifest = read("deploy/kubernetes/deployment.yaml");
+    let requests = manifest.split_once("requests:").unwrap().1;
+    let memory = requests.split_once("memory: ").unwrap().1;
+    let requested: u64 = memory.split_once("Mi\n").unwrap().0.parse().unwrap();
+    let redis = Redis::start().await;
+    for environment in [&[][..], &on(&redis)[..]] {
+        let files = support::TempDir::new();
+        let rules = files.file("rules.yaml", "domain: shop\ndescriptors: []\n");
+        let server = Server::start_with(&rules, environment).await;
+        // A debug build has twice as much code, and more of it is read than in a release.
+        let resident = server.memory_kib("VmRSS") / 1024;
+        assert!(resident < requested, "{resident} MiB of {requested}");
+        let mapped = format!("/proc/{}/smaps_rollup", server.id());
+        assert_eq!(kib(&mapped, "AnonHugePages"), 0, "no huge pages");
+        assert_eq!(kib(&format!("/proc/{}/status", server.id()), "THP_enabled"), 0);
+    }
+}
+
 #[test]
 fn the_builder_gets_all_that_the_program_is_made_of() {
     let ignore = read(".dockerignore");

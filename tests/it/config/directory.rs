@@ -120,7 +120,7 @@ fn a_file_that_is_too_large_is_an_error() {
     let directory = directory(&[]);
     let path = directory.path().join("a.yaml");
     fs::write(&path, "# a long comment\n".repeat(1 << 20)).unwrap();
-    assert!(only_message(&load_all(&[&path])).ends_with("is larger than 16 MiB"));
+    assert!(only_message(&load_all(&[&path])).ends_with("is larger than 4 MiB"));
 }
 
 #[test]

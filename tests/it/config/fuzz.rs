@@ -104,13 +104,16 @@ fn check(text: &str) {
             assert!(!diagnostic.message.is_empty() && !diagnostic.help.is_empty());
             let places = diagnostic.place.into_iter().chain(diagnostic.related.map(|it| it.place));
             for place in places {
-                let source = &loaded.sources[place.source].text;
-                assert!(source.get(place.start..place.end).is_some(), "{diagnostic:?}");
-                let before = &source[..place.start];
+                let [source, line, column, start, end] =
+                    [place.source, place.line, place.column, place.start, place.end]
+                        .map(|number| number as usize);
+                let source = &loaded.sources[source].text;
+                assert!(source.get(start..end).is_some(), "{diagnostic:?}");
+                let before = &source[..start];
                 if !source.contains(['\r', '\u{feff}']) {
-                    let line = before.rsplit('\n').next().unwrap_or_default();
-                    assert_eq!(place.line, before.matches('\n').count() + 1, "{diagnostic:?}");
-                    assert_eq!(place.column, line.chars().count() + 1, "{diagnostic:?}");
+                    let to_it = before.rsplit('\n').next().unwrap_or_default();
+                    assert_eq!(line, before.matches('\n').count() + 1, "{diagnostic:?}");
+                    assert_eq!(column, to_it.chars().count() + 1, "{diagnostic:?}");
                 }
             }
         }

@@ -4,6 +4,7 @@ mod conformance;
 mod description;
 mod directory;
 mod fuzz;
+mod hostile;
 mod meaning;
 mod mistake;
 mod rendering;

@@ -20,7 +20,11 @@ fn check(loaded: &Loaded, expected: &[(Severity, usize, usize, &str)], text: &st
     let found: Vec<_> = loaded
         .diagnostics
         .iter()
-        .map(|it| (it.severity, it.place.unwrap().line, it.place.unwrap().column, &*it.message))
+        .map(|it| {
+            let [line, column] =
+                [it.place.unwrap().line, it.place.unwrap().column].map(|number| number as usize);
+            (it.severity, line, column, &*it.message)
+        })
         .collect();
     assert_eq!(found, expected, "{text}\n{}", loaded.render(false));
     assert!(loaded.diagnostics.iter().all(|it| !it.help.is_empty()));
