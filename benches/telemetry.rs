@@ -9,11 +9,9 @@ mod support;
 use http::{HeaderMap, HeaderValue};
 use std::{env, error::Error, hint::black_box, sync::Arc};
 use support::cpu_us;
-use tokio::{
-    runtime,
-    sync::{Semaphore, watch},
-};
+use tokio::{runtime, sync::watch};
 use tollgate::{
+    budget::Budget,
     clock::{Clock, Deadline},
     config::{self, Options, Source},
     decider::{Decider, Modes},
@@ -92,14 +90,15 @@ fn observed(rules: &str) -> Result<(Service, Metrics), Box<dyn Error>> {
     let digest = config::read(&[]).digest();
     let reload = Reload::new(Vec::new(), Options::default(), digest, Arc::clone(&decider));
     let door = |name| {
-        let (counts, places) = (watch::channel(Default::default()).1, Arc::new(Semaphore::new(1)));
-        DoorView { name, counts, places, most: 1 }
+        let counts = watch::channel(Default::default()).1;
+        DoorView { name, counts, open: Arc::default() }
     };
     let sources = Sources {
         decider,
         reloads: reload.reloads(),
         pools: watch::channel(Vec::new()).1,
         doors: ["grpc", "http", "admin"].map(door),
+        budget: Budget::default(),
     };
     let metrics = Metrics::new(sources, Export::open(Some("http://127.0.0.1:9"))?)?;
     Ok((service.observed(metrics.observer().clone()), metrics))

@@ -86,8 +86,7 @@ pub(super) fn place(location: Location) -> Place {
     let to_u32 = |number: Option<u64>| number.and_then(|it| u32::try_from(it).ok());
     let (start, length) = (to_u32(span.byte_offset()), to_u32(span.byte_len()));
     let (start, length) = (start.unwrap_or_default(), length.unwrap_or_default());
-    let (line, column) =
-        (to_u32(Some(location.line().into())), to_u32(Some(location.column().into())));
+    let (line, column) = (to_u32(Some(location.line())), to_u32(Some(location.column())));
     Place {
         source: 0,
         line: line.unwrap_or_default().max(1),

@@ -240,7 +240,7 @@ impl Decider {
         let now = self.clock.now();
         let news = self.shadow.take(&self.rules(), now).into_iter();
         let mut news = Unsent { shadow: &self.shadow, news };
-        while let Some((rule, seen)) = news.news.next() {
+        for (rule, seen) in news.news.by_ref() {
             let told = self.store.tell_shadow(now, &rule, &seen).await;
             match told {
                 Ok(()) => self.shadow.untold().why = None,

@@ -131,7 +131,7 @@ impl Calls {
             && let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut unheard)
         {
             let data = frame.data_ref().filter(|_| body.is_end_stream());
-            if let Some(message) = data.and_then(|data| small(data)) {
+            if let Some(message) = data.and_then(small) {
                 let is_traced = self.decisions.observer.is_tracing();
                 let headers = if is_traced { used(head.headers) } else { HeaderMap::new() };
                 return Looked::Usual { headers, message };

@@ -158,9 +158,12 @@ impl Field {
     }
 }
 
+/// The number of a field, its bytes where it has a length, and what follows it.
+type NextField<'m> = (u64, Option<&'m [u8]>, &'m [u8]);
+
 /// The number of the first field, its bytes where it has a length, and what follows it. `None` at the end, and where
 /// it cannot be read.
-fn next(message: &[u8]) -> Option<(u64, Option<&[u8]>, &[u8])> {
+fn next(message: &[u8]) -> Option<NextField<'_>> {
     /// The wire types of Protocol Buffers.
     const VARINT: u64 = 0;
     const FIXED_64: u64 = 1;

@@ -248,6 +248,7 @@ fn now() -> Instant {
 }
 
 /// Lets attacks run for a while beside callers who do nothing wrong.
+#[expect(clippy::print_stdout, reason = "it is what `make attacks` is for")]
 async fn withstand(attacks: &[Attack]) {
     let (server, _files) = start(&[]).await;
     Client::connect(server.grpc).await.ask(&request()).await.unwrap();
