@@ -95,8 +95,8 @@ fn ask(asking: impl Future<Output = Result<(), NotShown>>) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the system back memory by pages of their usual size, where that is its choice. Huge ones have an idle process take four
-/// times as much, and no decision costs less by them. The allocator does not ask for them (`no_thp` in Cargo.toml).
+/// Has the system back memory by pages of their usual size. With huge ones an idle process takes 70 MiB instead of 18, and
+/// CPU per decision is the same within 1.5 %. The allocator does not ask for them either (`no_thp` in Cargo.toml).
 fn refuse_huge_pages() {
     // Where the system does not know of it, there are none to refuse.
     #[cfg(target_os = "linux")]
