@@ -147,7 +147,7 @@ fn with_many_mistakes() -> Vec<Hostile> {
         ),
         (
             "a mistake after many rules",
-            rules(25_000, |at| format!("  - {{key: k{at}, {good}}}\n")) + "oops: 1\n",
+            rules(23_500, |at| format!("  - {{key: k{at}, {good}}}\n")) + "oops: 1\n",
             "unknown key",
         ),
     ]
