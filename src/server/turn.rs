@@ -125,12 +125,14 @@ impl Turn {
         std::future::poll_fn(|context| {
             self.begin();
             loop {
-                if let Poll::Ready(ended) = connection.as_mut().poll(context) {
-                    return Poll::Ready(ended);
-                }
+                let polled = connection.as_mut().poll(context);
                 let come =
                     mem::take(&mut *self.0.work.lock().unwrap_or_else(PoisonError::into_inner));
+                // Also of a connection that ended in this poll: its caller may have left at once.
                 self.count_refused(come.len());
+                if polled.is_ready() {
+                    return polled;
+                }
                 if come.is_empty() {
                     if self.is_spent() {
                         // There may be more to read: after the other connections of this core.

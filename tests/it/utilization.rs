@@ -166,8 +166,8 @@ async fn a_worker_is_told_how_it_stands(store: &Store) {
     assert_eq!(nobody.shedding, 0.0);
     let one = pool.reports.say(report("fleet", "one", Load::Ratio(0.6))).await.unwrap();
     assert_eq!((one.counted, one.utilization, one.workers), (true, Some(0.6), 1));
-    // Five minutes, four times.
-    assert_eq!(one.report_again_after.unwrap().seconds, 75);
+    // Ten minutes, four times.
+    assert_eq!(one.report_again_after.unwrap().seconds, 150);
     let slow = ReportUtilizationRequest {
         pool: Bytes::from_static(b"slow"),
         ..report("fleet", "one", Load::Ratio(0.5))
