@@ -46,7 +46,11 @@ const SLOWEST_CALL: Duration = Duration::from_secs(90);
 /// The largest message that is decoded as soon as it has come in one piece, in bytes.
 const SMALL: usize = 4 << 10;
 
-/// How many larger ones are decided at a time.
+/// The largest message that is decoded without counting what it holds first, in bytes: 512 empty descriptors, which
+/// are counted when they are decoded.
+const TOO_SMALL_FOR_MUCH: usize = 1 << 10;
+
+/// How many messages above [`LARGEST_ON_CORE`] are decided at a time.
 const LARGE_AT_A_TIME: usize = 1;
 
 /// Room for calls that may last, in KiB: leases that are held or waited for, workers that report, health that is
@@ -287,8 +291,9 @@ fn small(frame: &Bytes) -> Option<RateLimitRequest> {
 fn read(frame: &Bytes) -> Option<RateLimitRequest> {
     let (&[compressed, a, b, c, d], message) = frame.split_first_chunk::<PREFIX>()?;
     let is_whole = u32::from_be_bytes([a, b, c, d]) as usize == message.len();
-    let is_usual = compressed == PLAIN && is_whole && DECISION.check(message).is_ok();
-    is_usual.then(|| RateLimitRequest::decode(frame.slice(PREFIX..)).ok())?
+    let holds_few = message.len() <= TOO_SMALL_FOR_MUCH || DECISION.check(message).is_ok();
+    (compressed == PLAIN && is_whole && holds_few)
+        .then(|| RateLimitRequest::decode(frame.slice(PREFIX..)).ok())?
 }
 
 /// An answer in one frame.
@@ -416,7 +421,7 @@ mod tests {
         let large = RateLimitRequest { domain, ..RateLimitRequest::default() }.encode_to_vec();
         assert_eq!(small(&frame(0, large.len(), &large)), None, "large");
         let many =
-            RateLimitRequest { descriptors: vec![Default::default(); 101], ..Default::default() };
+            RateLimitRequest { descriptors: vec![Default::default(); 600], ..Default::default() };
         let many = many.encode_to_vec();
         assert_eq!(small(&frame(0, many.len(), &many)), None, "too many descriptors");
     }

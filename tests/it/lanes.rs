@@ -16,7 +16,7 @@ use tollgate::{
         redis::{Address, Certificates, Redis as Store},
     },
     unit::Unit,
-    verdict::{Check, Question},
+    verdict::{Check, Question, Verdict},
 };
 
 /// No test is done that waits for this.
@@ -47,22 +47,29 @@ async fn takes(store: &Store, user: &str, limit: u32) -> Result<bool, StoreError
     Ok(verdict.refusal.is_none())
 }
 
-/// The same on a machine that may be too busy: a request that Redis was not asked for is repeated.
+/// The same on a machine that may be too busy.
 async fn takes_in_the_end(store: &Store, user: &str, limit: u32) -> bool {
+    decided_in_the_end(store, user, limit, Cost::Take(1)).await.refusal.is_none()
+}
+
+/// How many are left. Redis may have been stopped for so long that it is held to be gone, and found again a little
+/// later.
+async fn left(store: &Store, user: &str, limit: u32) -> u64 {
+    decided_in_the_end(store, user, limit, Cost::Peek).await.outcomes[0].remaining
+}
+
+/// A verdict: a request that Redis was not asked for is repeated.
+async fn decided_in_the_end(store: &Store, user: &str, limit: u32, cost: Cost) -> Verdict {
+    let question = question(user, limit, cost);
     let deciding = async {
         loop {
-            match takes(store, user, limit).await {
+            match store.decide(now(), &question, Deadline::default()).await {
                 Err(error) if error.is_uncalled() => time::sleep(Duration::from_millis(10)).await,
                 decided => return decided.unwrap(),
             }
         }
     };
     time::timeout(PATIENCE, deciding).await.expect("Redis is asked")
-}
-
-async fn left(store: &Store, user: &str, limit: u32) -> u64 {
-    let question = question(user, limit, Cost::Peek);
-    store.decide(now(), &question, Deadline::default()).await.unwrap().outcomes[0].remaining
 }
 
 /// How often a script was called.

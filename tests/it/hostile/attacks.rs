@@ -20,11 +20,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    runtime::Builder,
+    sync::oneshot,
     task::JoinSet,
     time,
 };
@@ -247,6 +250,40 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// A thread that attacks until this is dropped. It has the lowest priority: attackers have machines of their own, and
+/// here share the cores of the server and of the callers whose calls are timed.
+struct Attackers {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Attackers {
+    fn start(server: &Server, attacks: &[Attack]) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let (attacks, grpc, http) = (attacks.to_vec(), server.grpc, server.http);
+        let thread = thread::spawn(move || {
+            rustix::process::nice(19).unwrap();
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut attacking = JoinSet::new();
+                for attack in attacks {
+                    attacking.spawn(attack.run(grpc, http));
+                }
+                let _ = stopped.await;
+                attacking.shutdown().await;
+            });
+        });
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
 /// Lets attacks run for a while beside callers who do nothing wrong.
 #[expect(clippy::print_stdout, reason = "it is what `make attacks` is for")]
 async fn withstand(attacks: &[Attack]) {
@@ -255,15 +292,12 @@ async fn withstand(attacks: &[Attack]) {
     let callers = Callers::start(&server);
     let cpu = server.cpu();
     let began = now();
-    let mut attacking = JoinSet::new();
-    for attack in attacks {
-        attacking.spawn(attack.run(server.grpc, server.http));
-    }
+    let attackers = Attackers::start(&server, attacks);
     time::sleep(LONG).await;
     let cores = (server.cpu() - cpu).as_secs_f64() / (now() - began).as_secs_f64();
     let took = callers.end().await;
     let peak = server.memory_kib("VmHWM");
-    attacking.shutdown().await;
+    drop(attackers);
     println!("| {attacks:?} | {} MiB | {cores:.2} {took}", peak >> 10);
     assert!(peak < MEMORY_LIMIT_KIB, "{attacks:?}: {peak} KiB");
     // Afterwards it serves as before.
