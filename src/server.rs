@@ -185,6 +185,8 @@ pub async fn serve(
         threads,
     } = settings;
     let cores = Cores::start(threads)?;
+    let low = Cores::start_low()?;
+    let for_large = low.first().map_or_else(Handle::current, Handle::clone);
     let asks_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let is_loopback =
         listeners.admin.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
@@ -208,7 +210,7 @@ pub async fn serve(
 
     let readiness = Readiness::new(reloads);
     let decisions = Service::new(Arc::clone(&decider), headers).observed(observer.clone());
-    let json = Json::new().ok_or(ServeError::Descriptors)?;
+    let json = Json::new(for_large.clone()).ok_or(ServeError::Descriptors)?;
     let public = http::public(
         decisions.clone(),
         json,
@@ -278,7 +280,7 @@ pub async fn serve(
         .build_v1alpha()
         .map_err(|_| ServeError::Descriptors)?;
     let routes = services::add(routes, disabled, OptionalService::Reflection, v1alpha);
-    let calls = Calls::new(decisions, routes.prepare(), budget.clone(), Handle::current());
+    let calls = Calls::new(decisions, routes.prepare(), budget.clone(), for_large);
     let servers = async {
         tokio::join!(
             http2::serve(grpc_door, calls, budget, longest_life, closed.clone()),
@@ -313,7 +315,7 @@ pub async fn serve(
     // What it has to say last is short.
     let _ = time::timeout(LAST_LINES, watcher).await;
     metrics.finish().await;
-    drop(cores);
+    drop((cores, low));
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use http_body::{Body as _, Frame};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use std::{error::Error, future::poll_fn, pin::Pin, time::Duration};
-use tokio::{sync::Semaphore, task, time};
+use tokio::{runtime::Handle, sync::Semaphore, time};
 use tonic::Status;
 
 /// How long a body may take to come.
@@ -41,18 +41,21 @@ const LARGE_AT_A_TIME: usize = 1;
 pub struct Json {
     request: MessageDescriptor,
     response: MessageDescriptor,
+    /// Where large bodies are read.
+    elsewhere: Handle,
 }
 
 impl Json {
-    /// Knows the messages of the service. `None` where they are not among the generated descriptors,
-    /// which is a fault of the build.
-    pub fn new() -> Option<Self> {
+    /// Knows the messages of the service. Large bodies are read on this runtime. `None` where the messages are not
+    /// among the generated descriptors, which is a fault of the build.
+    pub fn new(elsewhere: Handle) -> Option<Self> {
         const PACKAGE: &str = "envoy.service.ratelimit.v3";
         let pool = DescriptorPool::decode(DESCRIPTORS).ok()?;
         let message = |name: &str| pool.get_message_by_name(&format!("{PACKAGE}.{name}"));
         Some(Self {
             request: message("RateLimitRequest")?,
             response: message("RateLimitResponse")?,
+            elsewhere,
         })
     }
 
@@ -68,7 +71,7 @@ impl Json {
             revoked = reservation.revoked() => return Err(exhausted(revoked)),
         };
         let json = self.clone();
-        let reading = task::spawn_blocking(move || json.read(&bytes)).await;
+        let reading = self.elsewhere.spawn(async move { json.read(&bytes) }).await;
         let read = reading.map_err(|_| Status::from(Undecided::Bug))?;
         read.map_err(Status::invalid_argument)
     }

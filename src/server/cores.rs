@@ -45,21 +45,41 @@ impl Cores {
     ///
     /// Where the system gives no thread or no room to wait in.
     pub fn start(count: usize) -> io::Result<Self> {
+        Self::start_threads(count.max(1), |place| format!("tollgate-{place}"), || {})
+    }
+
+    /// A single runtime that the system lets run after others: for messages that take so long to decode that the
+    /// calls beside them would be late.
+    ///
+    /// # Errors
+    ///
+    /// Where the system gives no thread or no room to wait in.
+    pub fn start_low() -> io::Result<Self> {
+        Self::start_threads(1, |_| "tollgate-large".to_owned(), lower_priority)
+    }
+
+    fn start_threads(count: usize, name: fn(usize) -> String, prepare: fn()) -> io::Result<Self> {
         let (running, stopped) = watch::channel(());
         let start = |place: usize| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let handle = runtime.handle().clone();
             let mut stopped = stopped.clone();
             let run = move || {
+                prepare();
                 runtime.block_on(async { while stopped.changed().await.is_ok() {} });
                 // A look at a file on a mount that hangs is not waited for.
                 runtime.shutdown_background();
             };
-            thread::Builder::new().name(format!("tollgate-{place}")).spawn(run)?;
+            thread::Builder::new().name(name(place)).spawn(run)?;
             Ok(Core { runtime: handle, seated: Arc::default() })
         };
-        let cores: io::Result<Vec<Core>> = (0..count.max(1)).map(start).collect();
+        let cores: io::Result<Vec<Core>> = (0..count).map(start).collect();
         Ok(Self { cores: cores?.into(), _running: Arc::new(running) })
+    }
+
+    /// The first runtime; `None` where there is none, which never is.
+    pub fn first(&self) -> Option<&Handle> {
+        self.cores.first().map(|core| &core.runtime)
     }
 
     /// A place on the runtime that has the fewest; `None` where there is none, which never is.
@@ -68,6 +88,13 @@ impl Cores {
         least.seated.fetch_add(1, Ordering::Relaxed);
         Some(Seat { runtime: least.runtime.clone(), seated: Arc::clone(&least.seated) })
     }
+}
+
+/// Lowers the priority of this thread. Linux has one for each thread; elsewhere it is the whole process's.
+fn lower_priority() {
+    // A thread that may not is as good as the others.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(10);
 }
 
 impl Seat {

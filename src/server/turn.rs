@@ -21,12 +21,15 @@ use tokio::sync::{Semaphore, watch};
 
 /// How many bytes of a connection are read in a turn, give or take what one read brings: some hundred usual calls,
 /// or a few with a hundred descriptors each, which take about half a millisecond.
-pub(super) const BYTES_A_TURN: usize = 16 << 10;
+pub(super) const BYTES_A_TURN: usize = 8 << 10;
 
 /// How many requests of one connection may be pending, those whose answers it does not read among them, without a
 /// place among the many; and how many such places there are in the process. A request takes about 2 KiB.
 const FEW_PENDING: usize = 64;
 static MANY_PENDING: Semaphore = Semaphore::const_new(16_384);
+
+/// Room for how many requests a connection keeps from turn to turn.
+const MOST_ROOM: usize = 32;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -122,12 +125,15 @@ impl Turn {
     /// Serves a connection that leaves its requests here.
     pub(super) async fn by_turn<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
+        let mut come = Vec::new();
         std::future::poll_fn(|context| {
             self.begin();
             loop {
                 let polled = connection.as_mut().poll(context);
-                let come =
-                    mem::take(&mut *self.0.work.lock().unwrap_or_else(PoisonError::into_inner));
+                // Both lists keep their room from turn to turn, unless a turn brought many.
+                come.shrink_to(MOST_ROOM);
+                let work = &self.0.work;
+                mem::swap(&mut *work.lock().unwrap_or_else(PoisonError::into_inner), &mut come);
                 // Also of a connection that ended in this poll: its caller may have left at once.
                 self.count_refused(come.len());
                 if polled.is_ready() {
@@ -140,7 +146,7 @@ impl Turn {
                     }
                     return Poll::Pending;
                 }
-                for mut work in come {
+                for mut work in come.drain(..) {
                     // A bug in one is not the others' end: it is dropped, and its caller hears that it is over.
                     let look = AssertUnwindSafe(|| work.as_mut().poll(context));
                     if let Ok(Poll::Pending) = catch_unwind(look) {
