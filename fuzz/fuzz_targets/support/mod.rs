@@ -33,7 +33,8 @@ static DOMAINS: LazyLock<Vec<Domain>> = LazyLock::new(|| {
 });
 
 /// To read what it knows of the messages is most of what a request would take.
-static JSON: LazyLock<Json> = LazyLock::new(|| Json::new().expect("descriptors"));
+static JSON: LazyLock<Json> =
+    LazyLock::new(|| Json::new(RUNTIME.handle().clone()).expect("descriptors"));
 
 /// A decider that has decided nothing yet and whose time stands still: an input that fails once fails
 /// always.
