@@ -115,7 +115,7 @@ pub struct Admin {
 /// Why the operator's door is not opened.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "--admin-addr {0} is open to others, who could see the rules and the pools: keep it on loopback (127.0.0.1:6070), or protect it with --admin-token-file (or TOLLGATE_ADMIN_TOKEN), or with --tls-client-ca and --admin-client-names"
+    "--admin-addr {0} is open to others, who could read the rules and switch limits off: keep it on loopback (127.0.0.1:6070), or protect it with --admin-token-file (or TOLLGATE_ADMIN_TOKEN), or with --tls-client-ca and --admin-client-names"
 )]
 pub struct Unprotected(SocketAddr);
 

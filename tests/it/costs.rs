@@ -84,7 +84,7 @@ async fn a_refused_cost_after_a_peek_is_counted_and_warned_of_once(store: &Store
     until("the other rule is warned of", async || (llm.warnings().len() > 1).then_some(())).await;
     let warnings = llm.warnings();
     let [team, user] = &warnings[..] else { panic!("{warnings:?}") };
-    assert!(team.contains("WARN") && team.contains("llm:team lets everything pass"), "{team}");
+    assert!(team.contains("WARN") && team.contains("llm:team may not limit"), "{team}");
     assert!(team.contains("`overdraw: true`") && user.contains("llm:user"), "{team} {user}");
     assert!(!llm.server.log().contains("private-ada"));
 }

@@ -39,7 +39,7 @@ fn line(placed: &PlacedRule) -> String {
         "write `overdraw: true` beside it"
     };
     format!(
-        "{} lets everything pass: costs above what is left were refused and charged nothing, so peeks go on passing. If these costs are known only afterwards, {fix}",
+        "{} may not limit: a cost above what was left was refused and not charged, while peeks pass. If such costs are known only afterwards, {fix}",
         placed.path
     )
 }

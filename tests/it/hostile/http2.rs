@@ -580,7 +580,8 @@ fn calls() -> Vec<Case> {
             call(1, &call_head(), &[message(&good), vec![0; 50_000]].concat()),
             Answer,
         ),
-        ("larger than its window", call(1, &call_head(), &message(&vec![0; 3 << 20])), Refusal),
+        // What is read meanwhile widens the window, perhaps in time.
+        ("larger than its window", call(1, &call_head(), &message(&vec![0; 3 << 20])), Either),
         ("1,000 empty ones", call(1, &call_head(), &message(&[]).repeat(1_000)), Answer),
         ("and trailers", trailers, Answer),
         ("byte by byte", bytewise, Answer),
