@@ -2,7 +2,8 @@
 -- `settle` of src/verdict.rs in Lua, name by name; why it is so is told there. What is told of a request, and what it is
 -- answered, lua/request.lua says.
 --
--- This is the end of the function that makes what only some requests need.
+-- This is the end of the function that makes what only some requests need. Before it, LIMITERS lists the limiters by
+-- their numbers.
 
 local CHECK_BYTES = 48
 
@@ -136,7 +137,7 @@ local function settlement(limits, limiters, now)
     end
     for place = 1, count do
       local check = checks[place]
-      if check.limiter.is_settled_regardless(check.limit, check.cost) then
+      if check.limiter.is_applied_if_refused(check.limit, check.cost) then
         local over, remaining, full_in_us = check.over, check.remaining, check.full_in_us
         check_one(check)
         check.over, check.remaining, check.full_in_us = over, remaining, full_in_us
@@ -270,4 +271,4 @@ local function settlement(limits, limiters, now)
   return decide
 end
 
-return settlement, { token_bucket, concurrency, fleet, utilization }
+return settlement, LIMITERS

@@ -65,7 +65,7 @@ local function slot_limiter(limit, free, only_counts)
     end,
     write = slots.write,
     check = check,
-    is_settled_regardless = function()
+    is_applied_if_refused = function()
       return false
     end,
     left = left,

@@ -188,20 +188,20 @@ impl Decider {
     fn keep_for_longer(&self, before: &Rules) {
         let Store::Memory(memory) = &self.store else { return };
         let rules = self.rules();
-        let changed = rules.changed_buckets(before);
+        let changed = rules.changed_rate_limits(before);
         if changed.is_empty() {
             return;
         }
         let needs =
-            |limit: &Limit, state: &State| Some((limit.fresh_at(state)?, limit.refill_us()));
+            |limit: &Limit, state: &State| Some((limit.expires_at(state)?, limit.refill_us()));
         memory.extend_all(|key, state| match state {
-            State::TokenBucket(_) if key.is_hashed() => {
+            state if !state.is_of_rate() => None,
+            state if key.is_hashed() => {
                 // Any of them may be its limit.
                 let needed = changed.iter().filter_map(|limit| needs(limit, state));
                 needed.max_by_key(|(fresh_at, _)| *fresh_at)
             }
-            State::TokenBucket(_) => needs(&rules.bucket_of(key)?, state),
-            State::InFlight(_) | State::Workers(_) | State::Lease(_) | State::Worker(_) => None,
+            state => needs(&rules.rate_limit_of(key)?, state),
         });
     }
 
@@ -356,7 +356,7 @@ impl Decider {
         }
         let told = question.checks.iter().zip(&verdict.outcomes);
         let unmetered = told.filter(|(check, outcome)| {
-            let could_be_refused = matches!(check.limit, Limit::Fleet(limit) if !limit.critical);
+            let could_be_refused = !check.limit.is_critical();
             let takes = matches!(check.cost, Cost::Take(_));
             let is_unknown = outcome.remaining == fleet::UNKNOWN;
             check.told_by.is_some() && could_be_refused && takes && is_unknown

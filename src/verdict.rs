@@ -67,7 +67,7 @@ impl Question {
 
     /// Whether any of it is settled even if it is refused.
     pub fn settles_regardless(&self) -> bool {
-        self.checks.iter().any(|check| check.limit.is_settled_regardless(check.cost))
+        self.checks.iter().any(|check| check.limit.is_applied_if_refused(check.cost))
     }
 
     /// Whether any of it depends on chance.
@@ -166,9 +166,9 @@ impl Check {
     }
 
     /// Whether it charges a rate what can be given back.
-    pub const fn is_charge(&self) -> bool {
+    pub fn is_charge(&self) -> bool {
         let takes = matches!(self.cost, Cost::Take(_));
-        takes && self.limit.is_about_rates() && !self.limit.is_settled_regardless(self.cost)
+        takes && self.limit.is_rate_limit() && !self.limit.is_applied_if_refused(self.cost)
     }
 
     /// When to ask again after a wait of this limit's. It says when a slot comes back by itself; but most
@@ -286,10 +286,11 @@ impl Write {
 /// What has a full store forget marks first, which do the least harm, and what is in flight last: without it a
 /// limit on slots would begin anew.
 fn refill_us(state: &State) -> u64 {
-    match state {
-        State::InFlight(_) | State::Workers(_) | State::Worker(_) => 1,
-        State::Lease(record) if record.holds_any() => 1_000,
-        State::Lease(_) | State::TokenBucket(_) => u64::MAX,
+    match state.record() {
+        Some(record) if record.holds_any() => 1_000,
+        Some(_) => u64::MAX,
+        None if state.is_of_rate() => u64::MAX,
+        None => 1,
     }
 }
 
@@ -334,7 +335,7 @@ pub fn settle(
     let is_refused = refusal(checks, &outcomes).is_some();
     if is_refused {
         states.begin_again(|_| true);
-        let settled = checks.iter().filter(|check| check.limit.is_settled_regardless(check.cost));
+        let settled = checks.iter().filter(|check| check.limit.is_applied_if_refused(check.cost));
         for check in settled {
             check_one(check, &mut states, now);
         }
@@ -392,7 +393,7 @@ impl<'a> Working<'a> {
     fn new(checks: &'a [Check], stored: &'a [Option<State>], now: Timestamp) -> Self {
         let pulled_back = stored.iter().enumerate().map(|(slot, state)| {
             let Check { limit, .. } = checks.iter().find(|check| check.slot == slot)?;
-            limit.pulled_back(state.as_ref()?, now)
+            limit.clamped_to_now(state.as_ref()?, now)
         });
         let pulled_back: Few<_> = pulled_back.collect();
         Self { checks, stored, changed: pulled_back.clone(), pulled_back }
@@ -437,7 +438,7 @@ impl<'a> Working<'a> {
                 // To forget what was never stored is to do nothing.
                 (write.kept.is_some() || old.is_some()).then_some(write)
             }
-            (_, Some(State::TokenBucket(old))) => self.extension(slot, *old, now),
+            (_, Some(old)) if old.is_of_rate() => self.extension(slot, old.clone(), now),
             _ => None,
         });
         writes.collect()
@@ -451,19 +452,18 @@ impl<'a> Working<'a> {
     fn write(&self, slot: usize, state: State) -> Write {
         let fresh = self
             .limits(slot)
-            .filter_map(|limit| Some((limit.fresh_at(&state)?, limit.refill_us())));
+            .filter_map(|limit| Some((limit.expires_at(&state)?, limit.refill_us())));
         let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
-        match (&state, kept) {
-            (State::TokenBucket(_), Some((fresh_at, refill_us))) => {
+        match kept {
+            Some((fresh_at, refill_us)) if state.is_of_rate() => {
                 let kept = Some(Kept { state, fresh_at, refill_us });
                 Write { slot, kept, is_extension: false }
             }
-            (_, kept) => Write::of(slot, state, kept.map(|(fresh_at, _)| fresh_at)),
+            kept => Write::of(slot, state, kept.map(|(fresh_at, _)| fresh_at)),
         }
     }
 
-    fn extension(&self, slot: usize, state: token_bucket::State, now: Timestamp) -> Option<Write> {
-        let state = State::TokenBucket(state);
+    fn extension(&self, slot: usize, state: State, now: Timestamp) -> Option<Write> {
         let full =
             self.limits(slot).map(|limit| (limit.full_in_us(Some(&state), now), limit.refill_us()));
         let (full_in_us, refill_us) = full.max_by_key(|(full_in_us, _)| *full_in_us)?;

@@ -201,7 +201,7 @@ local function token_bucket()
     return over, pulled_back, left_of(limit, used, updated, now)
   end
 
-  local function is_settled_regardless(limit, cost)
+  local function is_applied_if_refused(limit, cost)
     return cost ~= PEEK and (cost ~= TAKE or limit.overdraw)
   end
 
@@ -219,7 +219,7 @@ local function token_bucket()
     read = read,
     write = write,
     check = check,
-    is_settled_regardless = is_settled_regardless,
+    is_applied_if_refused = is_applied_if_refused,
     left = left,
     fresh_at = fresh_at,
   }

@@ -81,7 +81,7 @@ local function utilization()
       return pool.read(value)
     end,
     check = check,
-    is_settled_regardless = function()
+    is_applied_if_refused = function()
       return false
     end,
     left = left,

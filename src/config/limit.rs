@@ -11,7 +11,7 @@ use super::{
     rate_limit,
     scope::Scope,
     token_bucket, utilization, utilization_report,
-    vocabulary::{FLAGS, REPORT, RULES},
+    vocabulary::{self, FLAGS, REPORT},
 };
 use crate::{
     limiter,
@@ -66,7 +66,8 @@ pub(super) fn read_all(
     scope: &Scope<'_>,
     report: &mut Report<'_>,
 ) -> Vec<Rule> {
-    let mut limiters = mapping.among(RULES);
+    let keys = vocabulary::rules();
+    let mut limiters = mapping.among(&keys);
     let limits = mapping.get("limits");
     let limiter = limiters.next();
     if let Some(second) = limiters.next().or(limits.filter(|_| limiter.is_some())) {

@@ -7,7 +7,7 @@ use super::{
     node::{Entry, Mapping, Node, Value},
     scope::Scope,
     utilization_report, value,
-    vocabulary::{self, FLAGS, Home, LIMITERS, REPORT},
+    vocabulary::{self, FLAGS, Home, REPORT},
 };
 use crate::{
     limiter::Limit,
@@ -74,11 +74,12 @@ fn item(node: &Node<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<P
         return None;
     }
     vocabulary::check(mapping, Home::Item, report);
-    let mut limiters = mapping.among(LIMITERS);
+    let keys = vocabulary::limits();
+    let mut limiters = mapping.among(&keys);
     let Some(limiter) = limiters.next() else {
         report.push(
             Diagnostic::error(node.place(), "an item of `limits` without a limit")
-                .help(format!("write one of {} in it", vocabulary::list(LIMITERS))),
+                .help(format!("write one of {} in it", vocabulary::list(&keys))),
         );
         return None;
     };

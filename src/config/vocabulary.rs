@@ -5,17 +5,20 @@ use super::{
     diagnostic::{Report, shown},
     node::{Entry, Mapping},
 };
-
-/// The limiters.
-pub(super) const LIMITERS: &[&str] =
-    &["rate_limit", "token_bucket", "concurrency", "fleet", "utilization"];
+use crate::limiter;
 
 /// What makes a descriptor of a request a report of a worker, and no request.
 pub(super) const REPORT: &str = "utilization_report";
 
-/// What a descriptor does with what it matches: one of the limiters, or it is a report.
-pub(super) const RULES: &[&str] =
-    &["rate_limit", "token_bucket", "concurrency", "fleet", "utilization", REPORT];
+/// The keys of limits: the limiters, and the token bucket as envoyproxy/ratelimit writes it.
+pub(super) fn limits() -> Vec<&'static str> {
+    [&["rate_limit"], limiter::NAMES].concat()
+}
+
+/// What a descriptor does with what it matches: one of the limits, or it is a report.
+pub(super) fn rules() -> Vec<&'static str> {
+    [limits(), vec![REPORT]].concat()
+}
 
 /// What may stand beside any limit.
 pub(super) const FLAGS: &[&str] = &[
@@ -97,8 +100,8 @@ impl Home {
             Self::File => FILE.to_vec(),
             Self::Pool => POOL.to_vec(),
             Self::PoolUtilization => POOL_UTILIZATION.to_vec(),
-            Self::Descriptor => [ENTRY, RULES, DESCRIPTOR, FLAGS].concat(),
-            Self::Item => [LIMITERS, FLAGS].concat(),
+            Self::Descriptor => [ENTRY, &rules(), DESCRIPTOR, FLAGS].concat(),
+            Self::Item => [&limits(), FLAGS].concat(),
             Self::RateLimit => RATE_LIMIT.to_vec(),
             Self::TokenBucket => TOKEN_BUCKET.to_vec(),
             Self::Grants => GRANTS.to_vec(),
@@ -237,11 +240,6 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_are_limiters_and_the_report() {
-        assert_eq!(RULES, [LIMITERS, &[REPORT]].concat());
-    }
 
     #[test]
     fn distance_counts_letters() {

@@ -114,7 +114,7 @@ impl Decider {
         let local = |check: &Check| Check {
             limit: check.limit.shared_by(replicas),
             cost: match check.cost {
-                Cost::Take(_) if is_refused && !check.limit.is_settled_regardless(check.cost) => {
+                Cost::Take(_) if is_refused && !check.limit.is_applied_if_refused(check.cost) => {
                     Cost::Peek
                 }
                 cost => cost,

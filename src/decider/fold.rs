@@ -4,7 +4,7 @@
 use super::Asked;
 use crate::{
     decision::{Code, Decision, Refused, ShownLimit, Standing, Status},
-    limiter::{Limit, Wait},
+    limiter::Wait,
     rules::{Applied, OnStoreFailure, PlacedRule, Resolution},
     verdict::{Check, Outcome, Refusal, Verdict},
 };
@@ -218,9 +218,9 @@ impl Seen<'_> {
 
     /// The class of the request, where the limit goes by that.
     fn class(&self) -> Option<&str> {
-        let Limit::Utilization(limit) = self.check.limit else { return None };
+        let class = self.check.limit.class()?;
         let shedding = self.rule?.rule.shedding.as_ref()?;
-        shedding.classes.get(limit.class as usize).map(String::as_str)
+        shedding.classes.get(class as usize).map(String::as_str)
     }
 
     /// The rule's own text, or one that says which limit, how much, and when to retry.

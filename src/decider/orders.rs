@@ -287,14 +287,8 @@ impl Decider {
 
 /// Why a limit cannot have an amount.
 fn unfit(placed: &PlacedRule, limit: Limit) -> NotOrdered {
-    let fix = match limit {
-        Limit::TokenBucket(_) => "give it --rate, and --burst if you like",
-        Limit::Concurrency(_) => "give it --max",
-        Limit::Fleet(_) | Limit::Utilization(_) => {
-            "what it allows is said of its pool, in the rule file"
-        }
-    };
-    NotOrdered::Unfit { rule: placed.path.to_string(), limiter: limit.limiter(), fix }
+    let (limiter, fix) = (limit.limiter(), limit.how_to_set());
+    NotOrdered::Unfit { rule: placed.path.to_string(), limiter, fix }
 }
 
 /// What a switch says.

@@ -80,7 +80,7 @@ fn place(places: &[AtomicU64], hash: u64) -> Option<&AtomicU64> {
 }
 
 fn is_without_overdraw(check: &Check) -> bool {
-    check.limit.is_about_rates() && !check.limit.overdraw()
+    check.limit.is_rate_limit() && !check.limit.overdraw()
 }
 
 /// Whether a refused cost leaves a token there, so that a peek passes.

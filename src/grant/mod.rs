@@ -116,7 +116,7 @@ fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Opt
         let change = extends.then(|| Change::Extended(now + full_in_us));
         return (Granted { tokens, remaining, next_in_us, ledger, void }, change);
     }
-    let change = state.map(|state| match (limit.fresh_at(&state), tokens) {
+    let change = state.map(|state| match (limit.expires_at(&state), tokens) {
         (Some(fresh_at), 1..) => {
             Change::Written(Kept { state, fresh_at, refill_us: limit.refill_us() })
         }

@@ -1,16 +1,23 @@
-//! The limiters. A limiter is a folder here: what it promises, its parameters, and its algorithm as a
-//! pure function of parameters, state, time and cost. This file is the list of them; a new one is a
-//! line in each `match`.
+//! The limiters. A limiter is a folder here, and its Lua a folder in `lua/`: what it promises, its parameters, and its
+//! algorithm as a pure function of parameters, state, time and cost. What the rest of the program knows of it is its
+//! implementation of the traits in `traits.rs`, and its line in the list below: the enums of limits and states, their
+//! dispatch and the joined Lua follow from that list.
 //!
-//! Nothing in here reads a clock, takes a lock or speaks to anybody.
+//! Nothing in here reads a clock, takes a lock or does I/O.
 
 pub mod concurrency;
 pub mod fleet;
+#[macro_use]
+mod list;
+mod numbers;
 mod slots;
 pub mod token_bucket;
+mod traits;
 pub mod utilization;
 
+pub use numbers::Numbers;
 pub use slots::SlotLimit;
+pub use traits::{Algorithm, Limiter, RateLimit, Shedder, Stored};
 
 use crate::{
     clock::Timestamp,
@@ -19,8 +26,23 @@ use crate::{
     worker::{Worker, Workers},
 };
 
-/// The limiters in Lua but for the token bucket, which most requests need and others do not. `lua/settle.lua` lists all.
-pub const OTHER_SCRIPTS: [&str; 3] = [concurrency::SCRIPT, fleet::SCRIPT, utilization::SCRIPT];
+limiters! {
+    $
+    rates {
+        /// So many requests per second.
+        TokenBucket(token_bucket),
+    }
+    slots {
+        /// So many requests in flight.
+        Concurrency(concurrency),
+        /// A share of a pool kept for critical requests.
+        Fleet(fleet),
+    }
+    shedders {
+        /// By class, while workers are too busy.
+        Utilization(utilization),
+    }
+}
 
 /// The most slots that a request takes.
 const MOST_SLOTS: u64 = 1 << 32;
@@ -54,32 +76,24 @@ pub struct Checked<S> {
     pub over: Option<Wait>,
 }
 
-/// A limit of any kind: which limiter, and its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// So many requests per second.
-    TokenBucket(token_bucket::Limit),
-    /// So many requests in flight.
-    Concurrency(concurrency::Limit),
-    /// A share of a pool kept for critical requests.
-    Fleet(fleet::Limit),
-    /// By class, while workers are too busy.
-    Utilization(utilization::Limit),
+impl Stored for InFlight {
+    fn of(state: &State) -> Option<&Self> {
+        state.in_flight()
+    }
+
+    fn into_state(self) -> State {
+        State::InFlight(self.into())
+    }
 }
 
-/// What a store keeps under a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// Of a token bucket.
-    TokenBucket(token_bucket::State),
-    /// Of a limit on slots.
-    InFlight(Box<InFlight>),
-    /// Of the utilization limits of a pool: how busy its workers are.
-    Workers(Box<Workers>),
-    /// Of no limit: what a lease holds.
-    Lease(Box<Record>),
-    /// Of no limit: what a worker said last.
-    Worker(Worker),
+impl Stored for Workers {
+    fn of(state: &State) -> Option<&Self> {
+        state.workers()
+    }
+
+    fn into_state(self) -> State {
+        State::Workers(self.into())
+    }
 }
 
 impl State {
@@ -124,334 +138,275 @@ impl State {
     }
 }
 
-/// A limit as what it has in common with all others of its form.
-enum Form<'a> {
-    Bucket(&'a token_bucket::Limit),
-    Slots(&'a dyn SlotLimit),
-    Shedder(&'a utilization::Limit),
+impl<S> Checked<S> {
+    /// The same with the state as another type.
+    fn map<T>(self, into: impl FnOnce(S) -> T) -> Checked<T> {
+        Checked { state: self.state.map(into), over: self.over }
+    }
 }
 
-impl Limit {
-    fn form(&self) -> Form<'_> {
-        match self {
-            Self::TokenBucket(limit) => Form::Bucket(limit),
-            Self::Concurrency(limit) => Form::Slots(limit),
-            Self::Fleet(limit) => Form::Slots(limit),
-            Self::Utilization(limit) => Form::Shedder(limit),
-        }
-    }
+const fn name_of<L: Limiter>(_: &L) -> &'static str {
+    L::NAME
+}
 
+const fn noun_of<L: Limiter>(_: &L) -> &'static str {
+    L::NOUN
+}
+
+const fn how_to_set<L: Limiter>(_: &L) -> &'static str {
+    L::HOW_TO_SET
+}
+
+const fn sheds_load<L: Limiter>(_: &L) -> bool {
+    L::SHEDS_LOAD
+}
+
+fn own<'s, L: Algorithm>(_: &L, state: Option<&'s State>) -> Option<&'s L::State> {
+    state.and_then(L::State::of)
+}
+
+/// See [`Limiter`].
+impl Limit {
     /// The limiter's name, the same in rule files, keys, metrics and folders.
     pub const fn limiter(&self) -> &'static str {
-        match self {
-            Self::TokenBucket(_) => "token_bucket",
-            Self::Concurrency(_) => "concurrency",
-            Self::Fleet(_) => "fleet",
-            Self::Utilization(_) => "utilization",
-        }
+        of_each!(self, limit => name_of(limit))
     }
 
-    /// Which of the scripts is its own, the first being 1.
-    pub const fn script(&self) -> u8 {
-        match self {
-            Self::TokenBucket(_) => 1,
-            Self::Concurrency(_) => 2,
-            Self::Fleet(_) => 3,
-            Self::Utilization(_) => 4,
-        }
+    /// What to call it in a message to a refused caller.
+    pub const fn noun(&self) -> &'static str {
+        of_each!(self, limit => noun_of(limit))
     }
 
-    /// Appends what its script is told of it: whole numbers, at most 2^53.
+    /// Whether a refusal means that the service is overloaded, and not that the caller asks for too much.
+    pub const fn sheds_load(&self) -> bool {
+        of_each!(self, limit => sheds_load(limit))
+    }
+
+    /// What to do to set one at run time.
+    pub const fn how_to_set(&self) -> &'static str {
+        of_each!(self, limit => how_to_set(limit))
+    }
+
+    /// Appends the arguments of its script: whole numbers, at most 2^53.
     pub fn push_arguments(&self, to: &mut Vec<f64>) {
-        match self {
-            Self::TokenBucket(limit) => to.extend(limit.arguments()),
-            Self::Concurrency(limit) => to.extend(limit.arguments()),
-            Self::Fleet(limit) => to.extend(limit.arguments()),
-            Self::Utilization(limit) => to.extend(limit.arguments()),
-        }
+        of_each!(self, limit => limit.push_arguments(to));
     }
 
+    /// What it promises, for people.
+    pub fn in_words(&self) -> String {
+        of_each!(self, limit => limit.in_words())
+    }
+
+    /// Its parameters as JSON, named as in a rule file.
+    pub fn to_json(&self) -> serde_json::Value {
+        let parameters = of_each!(self, limit => limit.to_json());
+        serde_json::json!({ self.limiter(): parameters })
+    }
+
+    /// How much may pass at once; `None` where that is not known, or not how it limits.
+    pub fn amount(&self) -> Option<u32> {
+        of_each!(self, limit => limit.amount())
+    }
+}
+
+/// See [`Algorithm`].
+impl Limit {
+    /// Checks a cost against a state (`None`: never used), and gives the state it leaves.
+    pub fn check(&self, state: Option<&State>, now: Timestamp, cost: Cost) -> Checked<State> {
+        of_each!(self, limit => {
+            Algorithm::check(limit, own(limit, state), now, cost).map(Stored::into_state)
+        })
+    }
+
+    /// How much is left, in whole tokens or slots.
+    pub fn remaining(&self, state: Option<&State>, now: Timestamp) -> u64 {
+        of_each!(self, limit => Algorithm::remaining(limit, own(limit, state), now))
+    }
+
+    /// Microseconds until nothing is used, if nothing is given back.
+    pub fn full_in_us(&self, state: Option<&State>, now: Timestamp) -> u64 {
+        of_each!(self, limit => Algorithm::full_in_us(limit, own(limit, state), now))
+    }
+
+    /// Microseconds in which a limit that is all used is whole again, by itself.
+    pub fn refill_us(&self) -> u64 {
+        of_each!(self, limit => Algorithm::refill_us(limit))
+    }
+
+    /// When a state will equal that of a limit never used and may be forgotten; `None` where it does
+    /// already, and where it is not of this limiter.
+    pub fn expires_at(&self, state: &State) -> Option<Timestamp> {
+        if let State::Lease(record) = state {
+            return record.fresh_at();
+        }
+        of_each!(self, limit => Algorithm::expires_at(limit, own(limit, Some(state))?))
+    }
+
+    /// A state whose instants lie too far ahead to be true, with those clamped to now; `None` where none do.
+    #[must_use]
+    pub fn clamped_to_now(&self, state: &State, now: Timestamp) -> Option<State> {
+        of_each!(self, limit => {
+            Algorithm::clamped_to_now(limit, own(limit, Some(state))?, now).map(Stored::into_state)
+        })
+    }
+}
+
+/// See [`RateLimit`].
+impl Limit {
+    /// Whether it is on a rate, and so what a request's own limit takes the place of.
+    pub const fn is_rate_limit(&self) -> bool {
+        of_family!(self, rate(_) => true, slots(_) => false, shedder(_) => false)
+    }
+
+    /// Microseconds in which so many tokens come by themselves; 0 of what is not on a rate.
+    pub fn arrives_in_us(&self, tokens: u64) -> u64 {
+        of_family!(
+            self,
+            rate(limit) => RateLimit::arrives_in_us(limit, tokens),
+            slots(_) => 0,
+            shedder(_) => 0,
+        )
+    }
+
+    /// The share of one of so many replicas, each of which limits for itself; of a limit that is not on a rate, the
+    /// whole.
+    #[must_use]
+    pub fn shared_by(self, replicas: u32) -> Self {
+        map_family!(self, rate limit => RateLimit::shared_by(limit, replicas))
+    }
+
+    /// The unit in which as much arrives as may pass at once, if there is one.
+    pub fn unit(&self) -> Option<Unit> {
+        of_family!(self, rate(limit) => RateLimit::unit(limit), slots(_) => None, shedder(_) => None)
+    }
+
+    /// In how many seconds as much arrives; `None` of what does not arrive with time.
+    pub fn window_s(&self) -> Option<u64> {
+        of_family!(
+            self,
+            rate(limit) => RateLimit::window_s(limit),
+            slots(_) => None,
+            shedder(_) => None,
+        )
+    }
+
+    /// Whether costs known only afterwards may take more than is there.
+    pub fn overdraw(&self) -> bool {
+        of_family!(
+            self,
+            rate(limit) => RateLimit::overdraw(limit),
+            slots(_) => false,
+            shedder(_) => false,
+        )
+    }
+
+    /// How chunks of it may be prefetched, where they may.
+    pub fn grants(&self) -> Option<token_bucket::Grants> {
+        of_family!(
+            self,
+            rate(limit) => RateLimit::grants(limit),
+            slots(_) => None,
+            shedder(_) => None,
+        )
+    }
+
+    /// Whether a cost is applied even when the request as a whole is refused: what is given back, and
+    /// what was spent before anything was asked.
+    pub fn is_applied_if_refused(&self, cost: Cost) -> bool {
+        of_family!(
+            self,
+            rate(limit) => RateLimit::is_applied_if_refused(limit, cost),
+            slots(_) => false,
+            shedder(_) => false,
+        )
+    }
+}
+
+/// See [`SlotLimit`].
+impl Limit {
     /// What of a request's cost this limit charges: slots are one for each request, unless the rule says
     /// that its hits weigh.
     #[must_use]
-    pub const fn charge(&self, cost: Cost) -> Cost {
-        let weighs_hits = match self {
-            Self::TokenBucket(_) | Self::Utilization(_) => true,
-            Self::Concurrency(limit) => limit.weighs_hits,
-            Self::Fleet(limit) => limit.weighs_hits,
-        };
-        match (self, cost) {
-            (_, Cost::Take(_)) if !weighs_hits => Cost::Take(1),
-            // More than any limit has, and few enough to be added up.
-            (Self::Concurrency(_) | Self::Fleet(_), Cost::Take(hits)) if hits > MOST_SLOTS => {
-                Cost::Take(MOST_SLOTS)
-            }
-            (_, cost) => cost,
-        }
+    pub fn charge(&self, cost: Cost) -> Cost {
+        let Cost::Take(hits) = cost else { return cost };
+        of_family!(
+            self,
+            rate(_) => cost,
+            slots(limit) => Cost::Take(if limit.weighs_hits() { hits.min(MOST_SLOTS) } else { 1 }),
+            shedder(_) => cost,
+        )
     }
 
     /// Whether it counts slots, and a request takes as many as it has hits.
-    pub const fn weighs_hits(&self) -> bool {
-        match self {
-            Self::TokenBucket(_) | Self::Utilization(_) => false,
-            Self::Concurrency(limit) => limit.weighs_hits,
-            Self::Fleet(limit) => limit.weighs_hits,
-        }
+    pub fn weighs_hits(&self) -> bool {
+        of_family!(self, rate(_) => false, slots(limit) => limit.weighs_hits(), shedder(_) => false)
     }
 
     /// How long a lease lasts on what it takes; `None` where it takes nothing that comes back.
-    pub const fn term(&self) -> Option<Term> {
-        match self {
-            Self::TokenBucket(_) | Self::Utilization(_) => None,
-            Self::Concurrency(limit) => Some(limit.term),
-            Self::Fleet(limit) => Some(limit.term),
-        }
+    pub fn term(&self) -> Option<Term> {
+        of_family!(self, rate(_) => None, slots(limit) => Some(limit.term()), shedder(_) => None)
     }
 
     /// The same limit with leases of another term.
     #[must_use]
-    pub const fn with_term(self, term: Term) -> Self {
-        match self {
-            Self::TokenBucket(_) | Self::Utilization(_) => self,
-            Self::Concurrency(limit) => Self::Concurrency(concurrency::Limit { term, ..limit }),
-            Self::Fleet(limit) => Self::Fleet(fleet::Limit { term, ..limit }),
-        }
+    pub fn with_term(self, term: Term) -> Self {
+        map_family!(self, slots limit => limit.with_term(term))
     }
 
-    /// Whether it is about rates, and so what a request's own limit takes the place of.
-    pub const fn is_about_rates(&self) -> bool {
-        matches!(self, Self::TokenBucket(_))
+    /// The slots that a cost takes of it; `None` where it takes none.
+    pub fn slots(&self, cost: Cost) -> Option<Slots> {
+        let Cost::Take(count) = cost else { return None };
+        of_family!(
+            self,
+            rate(_) => None,
+            slots(limit) => Some(Slots::of(count, limit.is_critical())),
+            shedder(_) => None,
+        )
     }
 
-    /// Microseconds in which so many tokens come by themselves; 0 of what is not about rates.
-    pub fn arrives_in_us(&self, tokens: u64) -> u64 {
-        match self {
-            Self::TokenBucket(limit) => limit.arrives_in_us(tokens),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => 0,
-        }
-    }
-
-    /// The share of one of so many replicas, each of which limits for itself; of a limit that is not about
-    /// rates, the whole.
-    #[must_use]
-    pub fn shared_by(self, replicas: u32) -> Self {
-        match self {
-            Self::TokenBucket(limit) => Self::TokenBucket(limit.shared_by(replicas)),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => self,
-        }
+    /// Whether the requests that meet it are critical among those of its pool.
+    pub fn is_critical(&self) -> bool {
+        of_family!(self, rate(_) => false, slots(limit) => limit.is_critical(), shedder(_) => false)
     }
 
     /// Whether it takes what the workers of its pool report to know what it allows.
-    pub const fn is_told(&self) -> bool {
-        matches!(self, Self::Fleet(limit) if limit.is_reported())
+    pub fn is_told(&self) -> bool {
+        of_family!(
+            self,
+            rate(_) => false,
+            slots(limit) => limit.has_reported_capacity(),
+            shedder(_) => false,
+        )
     }
 
     /// The same limit, once it is known what the workers of its pool report.
     #[must_use]
     pub fn told(self, workers: Option<&State>, now: Timestamp) -> Self {
-        match self {
-            Self::Fleet(limit) => Self::Fleet(limit.told(workers.and_then(State::workers), now)),
-            _ => self,
-        }
+        let workers = workers.and_then(State::workers);
+        map_family!(self, slots limit => limit.with_reported_capacity(workers, now))
     }
+}
 
+/// See [`Shedder`].
+impl Limit {
     /// Whether it draws a number for each request.
-    pub const fn draws(&self) -> bool {
-        let Self::Utilization(limit) = self else { return false };
-        matches!(limit.draw, utilization::Draw::Request(_))
+    pub fn draws(&self) -> bool {
+        of_family!(self, rate(_) => false, slots(_) => false, shedder(limit) => limit.draws())
     }
 
     /// The same limit with another number drawn for the request.
     #[must_use]
-    pub const fn drawing(self, number: u32) -> Self {
-        match self {
-            Self::Utilization(limit) if self.draws() => {
-                let draw = utilization::Draw::Request(number);
-                Self::Utilization(utilization::Limit { draw, ..limit })
-            }
-            _ => self,
-        }
+    pub fn drawing(self, number: u32) -> Self {
+        map_family!(self, shedder limit => limit.drawing(number))
     }
 
-    /// The slots that a cost takes of it; `None` where it takes none.
-    pub fn slots(&self, cost: Cost) -> Option<Slots> {
-        match (self.form(), cost) {
-            (Form::Slots(limit), Cost::Take(count)) => Some(Slots::of(count, limit.is_critical())),
-            _ => None,
-        }
+    /// The place of the request's class among those that are given up, the first being 0.
+    pub fn class(&self) -> Option<u32> {
+        of_family!(self, rate(_) => None, slots(_) => None, shedder(limit) => Some(limit.class()))
     }
 
-    /// Checks a cost against a state (`None`: never used), and gives the state it leaves.
-    pub fn check(&self, state: Option<&State>, now: Timestamp, cost: Cost) -> Checked<State> {
-        match self.form() {
-            Form::Bucket(limit) => {
-                let state = state.and_then(State::token_bucket);
-                let Checked { state, over } = limit.check(state, now, cost);
-                Checked { state: state.map(State::TokenBucket), over }
-            }
-            Form::Slots(limit) => {
-                let state = state.and_then(State::in_flight);
-                let Checked { state, over } = limit.check(state, now, cost);
-                Checked { state: state.map(|state| State::InFlight(state.into())), over }
-            }
-            Form::Shedder(limit) => {
-                // To give back says nothing, so nothing of it is dropped.
-                if let Cost::Refund(_) = cost {
-                    return Checked { state: None, over: None };
-                }
-                let over = limit.check(state.and_then(State::workers), now).over;
-                Checked { state: None, over }
-            }
-        }
-    }
-
-    /// How much may pass at once; `None` where that is not known, or not how it limits.
-    pub fn amount(&self) -> Option<u32> {
-        match self {
-            Self::TokenBucket(limit) => Some(limit.burst()),
-            Self::Concurrency(limit) => Some(limit.max),
-            Self::Fleet(limit) if limit.is_reported() => None,
-            Self::Fleet(limit) => Some(limit.amount()),
-            Self::Utilization(_) => None,
-        }
-    }
-
-    /// The unit in which as much arrives, if there is one.
-    pub fn unit(&self) -> Option<Unit> {
-        match self {
-            Self::TokenBucket(limit) => limit.unit(),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
-        }
-    }
-
-    /// In how many seconds as much arrives; `None` of what does not arrive with time.
-    pub fn window_s(&self) -> Option<u64> {
-        match self {
-            Self::TokenBucket(limit) => limit.window_s(),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
-        }
-    }
-
-    /// What to call it to somebody whom it refuses.
-    pub const fn noun(&self) -> &'static str {
-        match self {
-            Self::TokenBucket(_) => "rate limit",
-            Self::Concurrency(_) => "concurrency limit",
-            Self::Fleet(_) => "fleet limit",
-            Self::Utilization(_) => "utilization limit",
-        }
-    }
-
-    /// What it promises, for people.
-    pub fn in_words(&self) -> String {
-        match self {
-            Self::TokenBucket(limit) => limit.in_words(),
-            Self::Concurrency(limit) => limit.in_words(),
-            Self::Fleet(limit) => limit.in_words(),
-            Self::Utilization(limit) => limit.in_words(),
-        }
-    }
-
-    /// Whether costs known only afterwards may take more than is there.
-    pub const fn overdraw(&self) -> bool {
-        match self {
-            Self::TokenBucket(limit) => limit.overdraw(),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => false,
-        }
-    }
-
-    /// How slices of it may be taken ahead of need, where they may.
-    pub const fn grants(&self) -> Option<token_bucket::Grants> {
-        match self {
-            Self::TokenBucket(limit) => limit.grants(),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => None,
-        }
-    }
-
-    /// Whether who is refused by it asks for nothing out of the ordinary: it is the service that is short
-    /// of room.
-    pub const fn sheds_load(&self) -> bool {
-        match self {
-            Self::TokenBucket(_) | Self::Concurrency(_) => false,
-            Self::Fleet(_) | Self::Utilization(_) => true,
-        }
-    }
-
-    /// Its parameters as JSON, named as in a rule file.
-    pub fn to_json(&self) -> serde_json::Value {
-        let parameters = match self {
-            Self::TokenBucket(limit) => limit.to_json(),
-            Self::Concurrency(limit) => limit.to_json(),
-            Self::Fleet(limit) => limit.to_json(),
-            Self::Utilization(limit) => limit.to_json(),
-        };
-        serde_json::json!({ self.limiter(): parameters })
-    }
-
-    /// Whether a cost is settled even when the request as a whole is refused: what is given back, and
-    /// what was spent before anybody asked.
-    pub const fn is_settled_regardless(&self, cost: Cost) -> bool {
-        match self {
-            Self::TokenBucket(limit) => limit.is_settled_regardless(cost),
-            Self::Concurrency(_) | Self::Fleet(_) | Self::Utilization(_) => false,
-        }
-    }
-
-    /// How much is left, in whole tokens or slots.
-    pub fn remaining(&self, state: Option<&State>, now: Timestamp) -> u64 {
-        match self.form() {
-            Form::Bucket(limit) => limit.remaining(state.and_then(State::token_bucket), now),
-            Form::Slots(limit) => limit.remaining(state.and_then(State::in_flight), now),
-            Form::Shedder(_) => utilization::REMAINING,
-        }
-    }
-
-    /// Microseconds until nothing is used, if nobody gives anything back.
-    pub fn full_in_us(&self, state: Option<&State>, now: Timestamp) -> u64 {
-        match self.form() {
-            Form::Bucket(limit) => limit.full_in_us(state.and_then(State::token_bucket), now),
-            Form::Slots(_) => {
-                let live = InFlight::live(state.and_then(State::in_flight), now);
-                live.empty_at().map_or(0, |instant| instant - now)
-            }
-            Form::Shedder(_) => 0,
-        }
-    }
-
-    /// Microseconds in which a limit that is all used is whole again, by itself.
-    pub fn refill_us(&self) -> u64 {
-        match self {
-            Self::TokenBucket(limit) => limit.refill_us(),
-            Self::Concurrency(limit) => limit.term.as_micros(),
-            Self::Fleet(limit) => limit.term.as_micros(),
-            Self::Utilization(limit) => limit.settings.shed_all_after_us,
-        }
-    }
-
-    /// When a state will equal that of a limit never used and may be forgotten; `None` where it does
-    /// already.
-    pub fn fresh_at(&self, state: &State) -> Option<Timestamp> {
-        match (self.form(), state) {
-            (Form::Bucket(limit), State::TokenBucket(state)) => limit.fresh_at(state),
-            (_, State::InFlight(state)) => state.empty_at(),
-            (Form::Shedder(limit), State::Workers(state)) => state.fresh_at(&limit.settings),
-            (_, State::Lease(record)) => record.fresh_at(),
-            _ => None,
-        }
-    }
-
-    /// A state whose instants lie too far ahead to be true, with those pulled back; `None` where none do.
-    #[must_use]
-    pub fn pulled_back(&self, state: &State, now: Timestamp) -> Option<State> {
-        match (self.form(), state) {
-            (Form::Bucket(_), State::TokenBucket(state)) => {
-                state.pulled_back(now).map(State::TokenBucket)
-            }
-            (Form::Slots(limit), State::InFlight(state)) => {
-                let pulled = state.pulled_back(limit.term(), now)?;
-                Some(State::InFlight(pulled.into()))
-            }
-            _ => None,
-        }
+    /// Whether it counts nothing, and so has no counter that could be shown or set.
+    pub const fn is_shedder(&self) -> bool {
+        of_family!(self, rate(_) => false, slots(_) => false, shedder(_) => true)
     }
 }

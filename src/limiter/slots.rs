@@ -3,14 +3,22 @@
 
 use crate::{
     clock::Timestamp,
-    lease::{InFlight, Slots, Term},
-    limiter::{Checked, Cost, Wait},
+    lease::{Bucket, InFlight, Slots, Term},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Wait},
+    worker::Workers,
 };
 
-/// A limit on slots.
-pub trait SlotLimit {
+/// A limit on slots. Its [`Algorithm`] follows from these.
+pub trait SlotLimit: Limiter {
     /// How long a lease lasts unless it is renewed.
     fn term(&self) -> Term;
+
+    /// The same limit with leases of another term.
+    #[must_use]
+    fn with_term(self, term: Term) -> Self;
+
+    /// Whether a request takes as many slots as it has hits, and not one.
+    fn weighs_hits(&self) -> bool;
 
     /// How many slots are free for the requests that meet this limit, where so many are taken.
     fn free(&self, taken: Slots) -> u64;
@@ -25,13 +33,36 @@ pub trait SlotLimit {
         false
     }
 
+    /// Whether there are as many slots as the workers of its pool report.
+    fn has_reported_capacity(&self) -> bool {
+        false
+    }
+
+    /// The same limit, once it is known what the workers of its pool report.
+    #[must_use]
+    fn with_reported_capacity(self, _: Option<&Workers>, _: Timestamp) -> Self {
+        self
+    }
+
     /// When there may be more slots than there ever are now.
     fn wait_for_more(&self) -> Wait {
         Wait::Never
     }
 
-    /// Checks a cost against a state, and gives the state it leaves. To give back takes the lease, so a
-    /// refund does nothing here.
+    /// Until when so many slots are not free, if none are given back; `None` where they are.
+    fn lacks(&self, live: &InFlight, now: Timestamp, slots: u64) -> Option<Wait> {
+        if self.only_counts() || self.free(live.slots()) >= slots {
+            return None;
+        }
+        let fits_at = live.fits_at(|left| self.free(left) >= slots);
+        Some(fits_at.map_or(self.wait_for_more(), |instant| Wait::Micros(instant - now)))
+    }
+}
+
+impl<L: SlotLimit> Algorithm for L {
+    type State = InFlight;
+
+    /// To give back takes the lease, so a refund does nothing here.
     fn check(&self, state: Option<&InFlight>, now: Timestamp, cost: Cost) -> Checked<InFlight> {
         let mut live = InFlight::live(state, now);
         match cost {
@@ -47,17 +78,33 @@ pub trait SlotLimit {
         }
     }
 
-    /// Slots that are free.
     fn remaining(&self, state: Option<&InFlight>, now: Timestamp) -> u64 {
         self.free(InFlight::live(state, now).slots())
     }
 
-    /// Until when so many slots are not free, if nobody gives any back; `None` where they are.
-    fn lacks(&self, live: &InFlight, now: Timestamp, slots: u64) -> Option<Wait> {
-        if self.only_counts() || self.free(live.slots()) >= slots {
-            return None;
+    fn full_in_us(&self, state: Option<&InFlight>, now: Timestamp) -> u64 {
+        InFlight::live(state, now).empty_at().map_or(0, |instant| instant - now)
+    }
+
+    fn refill_us(&self) -> u64 {
+        self.term().as_micros()
+    }
+
+    fn expires_at(&self, state: &InFlight) -> Option<Timestamp> {
+        state.empty_at()
+    }
+
+    fn clamped_to_now(&self, state: &InFlight, now: Timestamp) -> Option<InFlight> {
+        state.pulled_back(self.term(), now)
+    }
+
+    fn read_state(numbers: &mut Numbers<'_>) -> Option<InFlight> {
+        let (since, mut buckets) = (numbers.instant()?, Vec::new());
+        while !numbers.are_over() {
+            let deadline = numbers.instant()?;
+            let slots = Slots { critical: numbers.count()?, others: numbers.count()? };
+            buckets.push(Bucket { deadline, slots });
         }
-        let fits_at = live.fits_at(|left| self.free(left) >= slots);
-        Some(fits_at.map_or(self.wait_for_more(), |instant| Wait::Micros(instant - now)))
+        Some(InFlight { since, buckets })
     }
 }

@@ -192,7 +192,7 @@ impl Rules {
     pub fn counter_of(&self, placed: &PlacedRule, values: &[String]) -> Result<Counter, NotMeant> {
         let rule = || placed.path.to_string();
         let Kind::Limit(of_rule) = placed.rule.kind else { return Err(NotMeant::NoLimit(rule())) };
-        if matches!(of_rule, Limit::Utilization(_)) {
+        if of_rule.is_shedder() {
             return Err(NotMeant::NoCounter(rule()));
         }
         let extra = |value: &String| NotMeant::Extra {

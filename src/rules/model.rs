@@ -4,7 +4,7 @@
 use crate::{
     key::Path,
     lease::Term,
-    limiter::{self, Limit, fleet},
+    limiter::{self, Limit},
     order::Switch,
     worker,
 };
@@ -175,10 +175,10 @@ impl OnStoreFailure {
     /// The same for one of all limits of which it is said. `local` means those on rates; and critical requests
     /// are never refused by a `fleet` limit.
     #[must_use]
-    pub const fn of_all(self, limit: &Limit) -> Self {
+    pub fn of_all(self, limit: &Limit) -> Self {
         match (self, limit) {
-            (Self::Local, limit) if !limit.is_about_rates() => Self::Allow,
-            (Self::Deny, Limit::Fleet(fleet::Limit { critical: true, .. })) => Self::Allow,
+            (Self::Local, limit) if !limit.is_rate_limit() => Self::Allow,
+            (Self::Deny, limit) if limit.is_critical() => Self::Allow,
             (policy, _) => policy,
         }
     }

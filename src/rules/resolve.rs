@@ -254,12 +254,12 @@ impl<'r> Found<'r, '_> {
         let rules = self.node.map_or(&[][..], |node| &node.rules);
         let is_overridden = self.descriptor.limit.is_some();
         rules.iter().map(|placed| &**placed).filter(move |PlacedRule { rule, .. }| {
-            let is_about_rates = match rule.kind {
+            let is_rate_limit = match rule.kind {
                 Kind::Unlimited => true,
-                Kind::Limit(limit) => limit.is_about_rates(),
+                Kind::Limit(limit) => limit.is_rate_limit(),
                 Kind::Report(_) => false,
             };
-            rule.enabled && !(is_about_rates && is_overridden)
+            rule.enabled && !(is_rate_limit && is_overridden)
         })
     }
 }

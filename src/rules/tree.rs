@@ -133,7 +133,7 @@ impl PlacedRule {
     /// them with `overdraw`, or is no limit on a rate.
     pub fn not_charged(&self) -> Option<u64> {
         let Kind::Limit(limit) = self.rule.kind else { return None };
-        let is_without_overdraw = limit.is_about_rates() && !limit.overdraw();
+        let is_without_overdraw = limit.is_rate_limit() && !limit.overdraw();
         is_without_overdraw.then(|| self.tally.not_charged())
     }
 
@@ -218,12 +218,15 @@ impl Rules {
         has_changed || !with_grants().all(sets)
     }
 
-    /// The token buckets that were not, or not so, under the rules before: by rule, and by counters that have one of their
+    /// The limits on rates that were not, or not so, under the rules before: by rule, and by counters that have one of their
     /// own. Whoever used much of a limit before may need longer to be forgotten under these.
-    pub fn changed_buckets(&self, before: &Self) -> Vec<Limit> {
+    pub fn changed_rate_limits(&self, before: &Self) -> Vec<Limit> {
         let mut changed = Vec::new();
         for placed in &self.placed {
-            let Kind::Limit(limit @ Limit::TokenBucket(_)) = placed.rule.kind else { continue };
+            let Kind::Limit(limit) = placed.rule.kind else { continue };
+            if !limit.is_rate_limit() {
+                continue;
+            }
             let known = before.at(&placed.path);
             let is_same = known.is_some_and(|known| known.rule.kind == placed.rule.kind);
             changed.extend((!is_same).then_some(limit));
@@ -239,9 +242,9 @@ impl Rules {
         changed
     }
 
-    /// The token bucket in force for the state under this key; `None` where there is none, or its path was too long to be
+    /// The limit on a rate in force for the state under this key; `None` where there is none, or its path was too long to be
     /// read from the key.
-    pub fn bucket_of(&self, key: &Key) -> Option<Limit> {
+    pub fn rate_limit_of(&self, key: &Key) -> Option<Limit> {
         let path = Path::read(key.path());
         let (domain, entries) = path.parts();
         let mut level = Some(&self.roots.get(&*domain)?.branches);
@@ -254,8 +257,8 @@ impl Rules {
         let rules = node?.rules.iter();
         let mut named = rules.filter(|placed| placed.rule.path(&descriptor) == path);
         named.find_map(|placed| match placed.rule.kind {
-            Kind::Limit(limit @ Limit::TokenBucket(_)) => Some(placed.limit_of(&path, limit)),
-            Kind::Limit(_) | Kind::Unlimited | Kind::Report(_) => None,
+            Kind::Limit(limit) => limit.is_rate_limit().then(|| placed.limit_of(&path, limit)),
+            Kind::Unlimited | Kind::Report(_) => None,
         })
     }
 

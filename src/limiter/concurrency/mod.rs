@@ -7,15 +7,9 @@
 //! This is the concurrent requests limiter of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), with a lease for each request in place of a sorted set of all of them.
 
-mod script;
-#[cfg(test)]
-mod tests;
-
-pub use script::SCRIPT;
-
 use crate::{
     lease::{Slots, Term},
-    limiter::SlotLimit,
+    limiter::{Limiter, SlotLimit},
 };
 
 /// The parameters.
@@ -29,25 +23,47 @@ pub struct Limit {
     pub weighs_hits: bool,
 }
 
-impl Limit {
-    /// Its promise, for people: `20 in flight`.
-    pub fn in_words(&self) -> String {
+impl Limiter for Limit {
+    const NAME: &'static str = "concurrency";
+    const NOUN: &'static str = "concurrency limit";
+    const SCRIPT: &'static str = include_str!("../../../lua/concurrency/limit.lua");
+    const SHEDS_LOAD: bool = false;
+    const HOW_TO_SET: &'static str = "give it --max";
+
+    #[expect(clippy::cast_precision_loss, reason = "the microseconds of a day are fewer than 2^53")]
+    fn push_arguments(&self, to: &mut Vec<f64>) {
+        to.extend([self.max.into(), self.term.as_micros() as f64]);
+    }
+
+    /// `20 in flight`.
+    fn in_words(&self) -> String {
         format!("{} in flight", self.max)
     }
 
-    /// Its parameters as JSON, named as in a rule file.
-    pub fn to_json(&self) -> serde_json::Value {
+    fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "max": self.max,
             "lease_ttl": self.term.in_words(),
             "weight": self.weighs_hits.then_some("hits"),
         })
     }
+
+    fn amount(&self) -> Option<u32> {
+        Some(self.max)
+    }
 }
 
 impl SlotLimit for Limit {
     fn term(&self) -> Term {
         self.term
+    }
+
+    fn with_term(self, term: Term) -> Self {
+        Self { term, ..self }
+    }
+
+    fn weighs_hits(&self) -> bool {
+        self.weighs_hits
     }
 
     fn free(&self, taken: Slots) -> u64 {

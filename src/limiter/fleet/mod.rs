@@ -13,16 +13,10 @@
 //! This is the fleet usage load shedder of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), but with critical requests counted: a reserve that nobody measures holds only by luck.
 
-mod script;
-#[cfg(test)]
-mod tests;
-
-pub use script::SCRIPT;
-
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},
-    limiter::{SlotLimit, Wait},
+    limiter::{Limiter, SlotLimit, Wait},
     unit::WHOLE_PARTS,
     worker::Workers,
 };
@@ -74,19 +68,6 @@ impl Capacity {
 }
 
 impl Limit {
-    /// The same limit, once it is known what the workers of its pool report.
-    #[must_use]
-    pub fn told(self, workers: Option<&Workers>, now: Timestamp) -> Self {
-        let capacity = match self.capacity {
-            Capacity::Slots(_) => self.capacity,
-            Capacity::Reported { report_ttl, .. } => {
-                let slots = Workers::capacity(workers, report_ttl.as_micros(), now);
-                Capacity::Reported { report_ttl, slots }
-            }
-        };
-        Self { capacity, ..self }
-    }
-
     /// How many slots are kept for critical requests: of a slot that is reserved in part, others may have
     /// the rest. None of a capacity that nobody knows.
     pub fn reserved(&self) -> u64 {
@@ -97,15 +78,32 @@ impl Limit {
     pub const fn is_reported(&self) -> bool {
         matches!(self.capacity, Capacity::Reported { .. })
     }
+}
 
-    /// The most slots that the requests which meet this limit are promised.
-    pub fn amount(&self) -> u32 {
-        let amount = self.free(Slots::default());
-        u32::try_from(amount).unwrap_or(u32::MAX)
+impl Limiter for Limit {
+    const NAME: &'static str = "fleet";
+    const NOUN: &'static str = "fleet limit";
+    const SCRIPT: &'static str = include_str!("../../../lua/fleet/limit.lua");
+    const SHEDS_LOAD: bool = true;
+    const HOW_TO_SET: &'static str = "what it allows is said of its pool, in the rule file";
+
+    #[expect(clippy::cast_precision_loss, reason = "the microseconds of a day are fewer than 2^53")]
+    fn push_arguments(&self, to: &mut Vec<f64>) {
+        let (capacity, report_ttl_us) = match self.capacity {
+            Capacity::Slots(slots) => (slots.into(), 0.0),
+            Capacity::Reported { report_ttl, .. } => (0.0, report_ttl.as_micros() as f64),
+        };
+        to.extend([
+            capacity,
+            self.reserved_parts.into(),
+            u8::from(self.critical).into(),
+            self.term.as_micros() as f64,
+            report_ttl_us,
+        ]);
     }
 
-    /// Its promise, for people: `1000 in flight, 200 of them reserved`.
-    pub fn in_words(&self) -> String {
+    /// `1000 in flight, 200 of them reserved`.
+    fn in_words(&self) -> String {
         let critical = if self.critical { "critical among " } else { "" };
         match self.capacity {
             Capacity::Slots(capacity) => {
@@ -118,8 +116,7 @@ impl Limit {
         }
     }
 
-    /// Its parameters as JSON, named as in a rule file.
-    pub fn to_json(&self) -> serde_json::Value {
+    fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "capacity": match self.capacity {
                 Capacity::Slots(slots) => slots.into(),
@@ -131,11 +128,25 @@ impl Limit {
             "weight": self.weighs_hits.then_some("hits"),
         })
     }
+
+    /// The most slots that the requests which meet this limit are promised; `None` where workers report them.
+    fn amount(&self) -> Option<u32> {
+        let amount = u32::try_from(self.free(Slots::default())).unwrap_or(u32::MAX);
+        (!self.is_reported()).then_some(amount)
+    }
 }
 
 impl SlotLimit for Limit {
     fn term(&self) -> Term {
         self.term
+    }
+
+    fn with_term(self, term: Term) -> Self {
+        Self { term, ..self }
+    }
+
+    fn weighs_hits(&self) -> bool {
+        self.weighs_hits
     }
 
     fn free(&self, taken: Slots) -> u64 {
@@ -150,6 +161,21 @@ impl SlotLimit for Limit {
 
     fn only_counts(&self) -> bool {
         self.critical || self.capacity.slots().is_none()
+    }
+
+    fn has_reported_capacity(&self) -> bool {
+        self.is_reported()
+    }
+
+    fn with_reported_capacity(self, workers: Option<&Workers>, now: Timestamp) -> Self {
+        let capacity = match self.capacity {
+            Capacity::Slots(_) => self.capacity,
+            Capacity::Reported { report_ttl, .. } => {
+                let slots = Workers::capacity(workers, report_ttl.as_micros(), now);
+                Capacity::Reported { report_ttl, slots }
+            }
+        };
+        Self { capacity, ..self }
     }
 
     fn wait_for_more(&self) -> Wait {

@@ -30,6 +30,9 @@ use std::num::NonZeroU64;
 /// The highest sum of charges that is kept: a Lua number holds it exactly.
 const MOST_CHARGED: u64 = 1 << 53;
 
+/// Giving back, in Lua.
+pub const LEDGER_SCRIPT: &str = include_str!("../../../lua/token_bucket/ledger.lua");
+
 /// What has been charged to a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ledger {

@@ -24,21 +24,20 @@
 mod grants;
 mod ledger;
 mod rate;
-mod script;
 #[cfg(test)]
 mod tests;
 
 pub use grants::Grants;
-pub use ledger::{Claim, Ledger, Returned};
+pub use ledger::{Claim, LEDGER_SCRIPT, Ledger, Returned};
 use rate::Grains;
 pub use rate::Rate;
-pub use script::{LEDGER_SCRIPT, SCRIPT};
 
 use crate::{
     clock::Timestamp,
-    limiter::{Checked, Cost, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, RateLimit, Wait},
     unit::Unit,
 };
+use std::num::NonZeroU64;
 
 /// How far ahead of the clock a state's instant may lie, in microseconds. A clock that was set back by
 /// less than this stops the refill until it has caught up, so that no time is counted twice; an instant
@@ -106,16 +105,6 @@ impl Limit {
         Self { grants, ..self }
     }
 
-    /// The share of one of so many replicas, each of which limits for itself. Their rates add up to this
-    /// one's exactly; their bursts, of which each is rounded up, to fewer than `replicas` more.
-    #[must_use]
-    pub fn shared_by(self, replicas: u32) -> Self {
-        let replicas = replicas.max(1);
-        let period_us = self.rate.period_us.saturating_mul(u64::from(replicas));
-        let rate = Rate { period_us, ..self.rate };
-        Self { overdraw: self.overdraw, ..Self::new(rate, self.burst.div_ceil(replicas)) }
-    }
-
     /// How fast it refills.
     pub const fn rate(&self) -> Rate {
         self.rate
@@ -134,47 +123,6 @@ impl Limit {
     /// How slices of it may be taken, where they may.
     pub const fn grants(&self) -> Option<Grants> {
         self.grants
-    }
-
-    /// The unit in which as many tokens arrive as it holds, if there is one.
-    pub fn unit(&self) -> Option<Unit> {
-        self.rate.unit_of(self.burst)
-    }
-
-    /// In how many seconds as many tokens arrive as it holds, rounded up: what may be promised in whole
-    /// seconds and is true. `None` where none ever arrive.
-    pub fn window_s(&self) -> Option<u64> {
-        self.rate.seconds_for(self.burst)
-    }
-
-    /// Its promise, for people: `50 per second`, or `100 per second, bursts of 500`.
-    pub fn in_words(&self) -> String {
-        match self.unit() {
-            Some(unit) => format!("{} per {unit}", self.burst),
-            None => format!("{}, bursts of {}", self.rate.in_words(), self.burst),
-        }
-    }
-
-    /// Its parameters as JSON, named as in a rule file.
-    pub fn to_json(&self) -> serde_json::Value {
-        let mut parameters = serde_json::json!({
-            "rate": { "tokens": self.rate.tokens, "per": self.rate.period() },
-            "burst": self.burst,
-            "overdraw": self.overdraw,
-        });
-        if let (Some(parameters), Some(grants)) = (parameters.as_object_mut(), self.grants) {
-            parameters.insert("grants".to_owned(), grants.to_json());
-        }
-        parameters
-    }
-
-    /// Whether a cost is settled whatever else the request meets.
-    pub const fn is_settled_regardless(&self, cost: Cost) -> bool {
-        match cost {
-            Cost::Refund(_) => true,
-            Cost::Take(_) => self.overdraw,
-            Cost::Peek => false,
-        }
     }
 
     /// Checks a cost against a state, and gives the state it leaves.
@@ -203,16 +151,6 @@ impl Limit {
     pub fn fresh_at(&self, state: &State) -> Option<Timestamp> {
         let used = self.used(state);
         (used > 0).then(|| state.updated + self.steps_us(used))
-    }
-
-    /// Microseconds in which an empty bucket fills.
-    pub fn refill_us(&self) -> u64 {
-        self.steps_us(self.capacity())
-    }
-
-    /// Microseconds in which so many tokens arrive.
-    pub fn arrives_in_us(&self, tokens: u64) -> u64 {
-        self.steps_us(tokens.saturating_mul(self.grains.per_token))
     }
 
     /// Takes what is there, or nothing.
@@ -325,5 +263,121 @@ impl Limit {
 
     fn most_used(&self) -> u64 {
         self.capacity() * if self.overdraw { 2 } else { 1 }
+    }
+}
+
+impl Limiter for Limit {
+    const NAME: &'static str = "token_bucket";
+    const NOUN: &'static str = "rate limit";
+    const SCRIPT: &'static str = include_str!("../../../lua/token_bucket/limit.lua");
+    const SHEDS_LOAD: bool = false;
+    const HOW_TO_SET: &'static str = "give it --rate, and --burst if you like";
+
+    #[expect(clippy::cast_precision_loss, reason = "grains are counted up to 2^53, which is exact")]
+    fn push_arguments(&self, to: &mut Vec<f64>) {
+        to.extend([
+            f64::from(self.burst),
+            u8::from(self.overdraw).into(),
+            self.grains.per_token as f64,
+            self.grains.per_step as f64,
+            self.grains.step_us as f64,
+        ]);
+    }
+
+    /// `50 per second`, or `100 per second, bursts of 500`.
+    fn in_words(&self) -> String {
+        match self.unit() {
+            Some(unit) => format!("{} per {unit}", self.burst),
+            None => format!("{}, bursts of {}", self.rate.in_words(), self.burst),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let mut parameters = serde_json::json!({
+            "rate": { "tokens": self.rate.tokens, "per": self.rate.period() },
+            "burst": self.burst,
+            "overdraw": self.overdraw,
+        });
+        if let (Some(parameters), Some(grants)) = (parameters.as_object_mut(), self.grants) {
+            parameters.insert("grants".to_owned(), grants.to_json());
+        }
+        parameters
+    }
+
+    fn amount(&self) -> Option<u32> {
+        Some(self.burst)
+    }
+}
+
+impl Algorithm for Limit {
+    type State = State;
+
+    fn check(&self, state: Option<&State>, now: Timestamp, cost: Cost) -> Checked<State> {
+        self.check(state.copied(), now, cost)
+    }
+
+    fn remaining(&self, state: Option<&State>, now: Timestamp) -> u64 {
+        self.remaining(state.copied(), now)
+    }
+
+    fn full_in_us(&self, state: Option<&State>, now: Timestamp) -> u64 {
+        self.full_in_us(state.copied(), now)
+    }
+
+    fn refill_us(&self) -> u64 {
+        self.steps_us(self.capacity())
+    }
+
+    fn expires_at(&self, state: &State) -> Option<Timestamp> {
+        self.fresh_at(state)
+    }
+
+    fn clamped_to_now(&self, state: &State, now: Timestamp) -> Option<State> {
+        state.pulled_back(now)
+    }
+
+    fn read_state(numbers: &mut Numbers<'_>) -> Option<State> {
+        let (used, updated) = (numbers.count()?, numbers.instant()?);
+        let grains_per_token = numbers.count()?;
+        let ledger = match numbers.are_over() {
+            true => None,
+            false => {
+                let since = NonZeroU64::new(numbers.count()?)?;
+                Some(Ledger { since, charged: numbers.count()? })
+            }
+        };
+        Some(State { used, updated, grains_per_token, ledger })
+    }
+}
+
+impl RateLimit for Limit {
+    fn unit(&self) -> Option<Unit> {
+        self.rate.unit_of(self.burst)
+    }
+
+    /// What may be promised in whole seconds and is true.
+    fn window_s(&self) -> Option<u64> {
+        self.rate.seconds_for(self.burst)
+    }
+
+    fn arrives_in_us(&self, tokens: u64) -> u64 {
+        self.steps_us(tokens.saturating_mul(self.grains.per_token))
+    }
+
+    /// The rates of all add up to this one's exactly; their bursts, of which each is rounded up, to fewer than
+    /// `replicas` more.
+    fn shared_by(self, replicas: u32) -> Self {
+        let replicas = replicas.max(1);
+        let period_us = self.rate.period_us.saturating_mul(u64::from(replicas));
+        let rate = Rate { period_us, ..self.rate };
+        Self { overdraw: self.overdraw, ..Self::new(rate, self.burst.div_ceil(replicas)) }
+    }
+
+    fn overdraw(&self) -> bool {
+        self.overdraw
+    }
+
+    fn grants(&self) -> Option<Grants> {
+        self.grants
     }
 }

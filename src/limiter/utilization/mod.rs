@@ -20,17 +20,14 @@
 //! 2017). Its sample freezes above a utilization of 1, begins to shed after 121 s where it says 28, and
 //! applies the newest report to all the time since the one before.
 
-mod script;
 #[cfg(test)]
 mod tests;
 
-pub use script::SCRIPT;
-
 use crate::{
     clock::Timestamp,
-    limiter::{Checked, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Shedder, Wait},
     unit::WHOLE_PARTS,
-    worker::{Settings, Workers},
+    worker::{Bucket, Counts, Settings, Workers},
 };
 use sha2::{Digest as _, Sha256};
 
@@ -106,19 +103,6 @@ impl Draw {
 }
 
 impl Limit {
-    /// Drops a request, or does not. It takes nothing, and leaves things as they are.
-    pub fn check(&self, workers: Option<&Workers>, now: Timestamp) -> Checked<Workers> {
-        let workers = Workers::at(workers, &self.settings, now);
-        let (drawn, turns_in_us) = self.draw.at(now);
-        #[expect(clippy::cast_precision_loss, reason = "2^32 and less")]
-        let is_dropped = (drawn as f64) < self.chance(&workers) * DRAWS as f64;
-        let over = is_dropped.then(|| {
-            let safe_in_us = self.safe_in_us(&workers);
-            Wait::Micros(turns_in_us.map_or(safe_in_us, |turns_in_us| safe_in_us.min(turns_in_us)))
-        });
-        Checked { state: None, over }
-    }
-
     /// The chance of a request to be dropped, where the workers are like that: from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "in doubles, as in Lua: all are below 2^53")]
     pub fn chance(&self, workers: &Workers) -> f64 {
@@ -135,17 +119,115 @@ impl Limit {
         let safe_us = all_us * u64::from(self.class) / u64::from(self.classes.max(1));
         u64::try_from(pressed_us).unwrap_or(0).saturating_sub(safe_us).max(1)
     }
+}
 
-    /// Its promise, for people: `sheds load over 120 s while workers are more than 80 % busy`.
-    pub fn in_words(&self) -> String {
+impl Limiter for Limit {
+    const NAME: &'static str = "utilization";
+    const NOUN: &'static str = "utilization limit";
+    const SCRIPT: &'static str = include_str!("../../../lua/utilization/limit.lua");
+    const SHEDS_LOAD: bool = true;
+    const HOW_TO_SET: &'static str = "what it allows is said of its pool, in the rule file";
+
+    #[expect(clippy::cast_precision_loss, reason = "minutes have fewer than 2^53 microseconds")]
+    fn push_arguments(&self, to: &mut Vec<f64>) {
+        let (number, turns_us) = match self.draw {
+            Draw::Request(number) => (number, -1.0),
+            Draw::Caller { number, turns_us } => (number, turns_us as f64),
+        };
+        to.extend(self.settings.arguments());
+        to.extend([self.classes.into(), self.class.into(), number.into(), turns_us]);
+    }
+
+    /// `sheds load over 120 s while workers are more than 80 % busy`.
+    fn in_words(&self) -> String {
         let Settings { bad_above_parts, shed_all_after_us, .. } = self.settings;
         let percent = f64::from(bad_above_parts) / 10_000.0;
         let seconds = shed_all_after_us.div_ceil(1_000_000);
         format!("sheds load over {seconds} s while workers are more than {percent} % busy")
     }
 
-    /// Its parameters as JSON, named as in a rule file.
-    pub fn to_json(&self) -> serde_json::Value {
+    fn to_json(&self) -> serde_json::Value {
         self.settings.to_json()
+    }
+
+    fn amount(&self) -> Option<u32> {
+        None
+    }
+}
+
+impl Algorithm for Limit {
+    type State = Workers;
+
+    /// Drops a request, or does not. It takes nothing, and leaves things as they are; a refund is never dropped.
+    fn check(&self, workers: Option<&Workers>, now: Timestamp, cost: Cost) -> Checked<Workers> {
+        if let Cost::Refund(_) = cost {
+            return Checked { state: None, over: None };
+        }
+        let workers = Workers::at(workers, &self.settings, now);
+        let (drawn, turns_in_us) = self.draw.at(now);
+        #[expect(clippy::cast_precision_loss, reason = "2^32 and less")]
+        let is_dropped = (drawn as f64) < self.chance(&workers) * DRAWS as f64;
+        let over = is_dropped.then(|| {
+            let safe_in_us = self.safe_in_us(&workers);
+            Wait::Micros(turns_in_us.map_or(safe_in_us, |turns_in_us| safe_in_us.min(turns_in_us)))
+        });
+        Checked { state: None, over }
+    }
+
+    fn remaining(&self, _: Option<&Workers>, _: Timestamp) -> u64 {
+        REMAINING
+    }
+
+    fn full_in_us(&self, _: Option<&Workers>, _: Timestamp) -> u64 {
+        0
+    }
+
+    fn refill_us(&self) -> u64 {
+        self.settings.shed_all_after_us
+    }
+
+    fn expires_at(&self, state: &Workers) -> Option<Timestamp> {
+        state.fresh_at(&self.settings)
+    }
+
+    /// Reports, which write the state, clamp it.
+    fn clamped_to_now(&self, _: &Workers, _: Timestamp) -> Option<Workers> {
+        None
+    }
+
+    fn read_state(numbers: &mut Numbers<'_>) -> Option<Workers> {
+        let (since, updated) = (numbers.instant()?, numbers.instant()?);
+        let (pressure, shed_all_after_us) = (numbers.whole()?, numbers.count()?);
+        let sum = read_counts(numbers)?;
+        let first = numbers.instant()?;
+        let (held, held_until) = (numbers.count()?, numbers.instant()?);
+        let mut buckets = Vec::new();
+        while !numbers.are_over() {
+            let deadline = numbers.instant()?;
+            buckets.push(Bucket { deadline, counts: read_counts(numbers)? });
+        }
+        let state =
+            Workers { since, updated, pressure, shed_all_after_us, held, held_until, buckets };
+        let is_first = state.buckets.first().is_some_and(|bucket| bucket.deadline == first);
+        (is_first && state.counts() == sum && state.is_plausible()).then_some(state)
+    }
+}
+
+fn read_counts(numbers: &mut Numbers<'_>) -> Option<Counts> {
+    Some(Counts { workers: numbers.count()?, slots: numbers.count()?, load: numbers.count()? })
+}
+
+impl Shedder for Limit {
+    fn class(&self) -> u32 {
+        self.class
+    }
+
+    fn draws(&self) -> bool {
+        matches!(self.draw, Draw::Request(_))
+    }
+
+    fn drawing(self, number: u32) -> Self {
+        let draw = if self.draws() { Draw::Request(number) } else { self.draw };
+        Self { draw, ..self }
     }
 }

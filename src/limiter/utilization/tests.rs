@@ -38,23 +38,25 @@ fn chances_follow_one_another() {
 #[test]
 fn who_draws_less_than_the_chance_is_dropped() {
     let workers = shedding(125_000);
-    let over = |number| limit(0, Draw::Request(number)).check(Some(&workers), at(0)).over;
+    let over =
+        |number| limit(0, Draw::Request(number)).check(Some(&workers), at(0), Cost::Take(1)).over;
     assert!(over(0).is_some());
     assert!(over((1 << 31) - 1).is_some());
     assert!(over(1 << 31).is_none());
     assert!(over(u32::MAX).is_none());
     let all = shedding(1_000_000);
-    let last = limit(3, Draw::Request(u32::MAX)).check(Some(&all), at(0)).over;
+    let last = limit(3, Draw::Request(u32::MAX)).check(Some(&all), at(0), Cost::Take(1)).over;
     assert!(last.is_some(), "all is all");
     let none = shedding(0);
-    assert_eq!(limit(0, Draw::Request(0)).check(Some(&none), at(0)).over, None);
-    assert_eq!(limit(0, Draw::Request(0)).check(None, at(0)).over, None);
+    assert_eq!(limit(0, Draw::Request(0)).check(Some(&none), at(0), Cost::Take(1)).over, None);
+    assert_eq!(limit(0, Draw::Request(0)).check(None, at(0), Cost::Take(1)).over, None);
 }
 
 #[test]
 fn who_is_dropped_is_told_when_he_would_be_safe() {
     let workers = shedding(625_000);
-    let wait = |class| limit(class, Draw::Request(0)).check(Some(&workers), at(0)).over;
+    let wait =
+        |class| limit(class, Draw::Request(0)).check(Some(&workers), at(0), Cost::Take(1)).over;
     // At rest the amount falls by 1 in 120 seconds; class 2 of four is safe at a half.
     assert_eq!(wait(0), Some(Wait::Micros(75 * SECOND)));
     assert_eq!(wait(1), Some(Wait::Micros(45 * SECOND)));
@@ -62,7 +64,7 @@ fn who_is_dropped_is_told_when_he_would_be_safe() {
     assert_eq!(wait(3), None);
     // But whose turn it is to draw anew may try.
     let soon = Draw::Caller { number: 0, turns_us: TURN_US - 2 * SECOND };
-    let caller = limit(0, soon).check(Some(&workers), at(0)).over;
+    let caller = limit(0, soon).check(Some(&workers), at(0), Cost::Take(1)).over;
     assert_eq!(caller, Some(Wait::Micros(2 * SECOND)));
 }
 

@@ -2,7 +2,7 @@
 
 use super::Above;
 use crate::{
-    limiter::Limit,
+    limiter::{Limit, Limiter as _},
     rules::model::{
         Capacity, Descriptor, Domain, Kind, OnStoreFailure, Pool, Rule, Shedding, Utilization,
     },

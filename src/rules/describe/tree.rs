@@ -132,7 +132,7 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
             format!("utilization_report for the pool {}", printable(pool))
         }
         (Kind::Limit(limit), Some(pool)) => {
-            let critical = if is_limit(rule, is_critical) { ", critical" } else { "" };
+            let critical = if is_limit(rule, Limit::is_critical) { ", critical" } else { "" };
             format!("{} on the pool {}{critical}", limit.limiter(), printable(pool))
         }
         (Kind::Limit(limit), None) => {
@@ -184,10 +184,6 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
         }
     }
     what
-}
-
-const fn is_critical(limit: &Limit) -> bool {
-    matches!(limit, Limit::Fleet(limit) if limit.critical)
 }
 
 fn is_limit(rule: &Rule, special: fn(&Limit) -> bool) -> bool {

@@ -113,7 +113,7 @@ fn the_limit_in_force_is_found_by_the_key_of_its_state() {
         for check in &question.checks {
             let is_bucket = matches!(check.limit, Limit::TokenBucket(_));
             let key = &question.keys[check.slot];
-            let limit = rules.bucket_of(key);
+            let limit = rules.rate_limit_of(key);
             assert_eq!(limit, is_bucket.then_some(check.limit), "{}", key.as_str());
             found += u32::from(is_bucket);
         }
@@ -122,19 +122,19 @@ fn the_limit_in_force_is_found_by_the_key_of_its_state() {
     for key in
         ["tg1:token_bucket:other:user=a", "tg1:token_bucket:a%3Ab:user=a#no", "", "tg1:x:~12"]
     {
-        assert_eq!(rules.bucket_of(&Key::read(key)), None, "{key}");
+        assert_eq!(rules.rate_limit_of(&Key::read(key)), None, "{key}");
     }
 }
 
 #[test]
 fn a_bucket_has_changed_where_its_rule_or_a_counter_of_it_has() {
     let before = Rules::new(rules(HOT, "", 5));
-    let changed = |next: &Rules| next.changed_buckets(&before).len();
+    let changed = |next: &Rules| next.changed_rate_limits(&before).len();
     assert_eq!(changed(&before.with_domains(rules(HOT, "", 5))), 0);
     assert_eq!(changed(&before.with_domains(rules(HOT, "", 6))), 1);
     let amount = order::Amount::Rate { tokens: 1, period_us: 1_000_000, burst: 1 };
     let set = SetLimit { rule: "mall:user".to_owned(), amount, until_us: None };
     let set = before.with_orders(orders(&[Order::limit("mall:user=ada", Some(&set))]));
     assert_eq!(changed(&set), 1);
-    assert_eq!(set.with_orders(orders(&[])).changed_buckets(&set).len(), 1, "taken back");
+    assert_eq!(set.with_orders(orders(&[])).changed_rate_limits(&set).len(), 1, "taken back");
 }

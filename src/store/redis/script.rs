@@ -7,7 +7,7 @@ use crate::{
     key::Key,
     lease::{Attempt, LeaseId, Release, Released, Renewed, Term},
     limiter::{
-        self,
+        self, Limiter as _,
         token_bucket::{self, Claim, Ledger, Returned},
     },
     shadow::Seen,
@@ -91,20 +91,13 @@ impl Script {
     pub fn join(self, clock: &str) -> String {
         match self {
             Self::Request => {
-                let limiters = limiter::OTHER_SCRIPTS.join("\n");
+                let (rates, others) =
+                    (limiter::RATE_SCRIPTS.join("\n"), limiter::OTHER_SCRIPTS.join("\n"));
+                let limiters = format!("local LIMITERS = {{ {} }}", limiter::NAMES.join(", "));
                 // Most calls have no need of these: they are a function, because to make them costs more than to decide.
-                let others =
-                    [TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &limiters, SETTLE].join("\n");
-                [
-                    clock,
-                    KEY,
-                    token_bucket::SCRIPT,
-                    "local function others()",
-                    &others,
-                    "end",
-                    REQUEST,
-                ]
-                .join("\n")
+                let others = [TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &others, &limiters, SETTLE]
+                    .join("\n");
+                [clock, KEY, &rates, "local function others()", &others, "end", REQUEST].join("\n")
             }
             Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
@@ -113,7 +106,8 @@ impl Script {
             Self::Orders => [clock, KEY, ORDERS].join("\n"),
             Self::Shadow => [clock, KEY, SHADOW].join("\n"),
             Self::Grant => {
-                [clock, KEY, token_bucket::SCRIPT, token_bucket::LEDGER_SCRIPT, GRANT].join("\n")
+                [clock, KEY, token_bucket::Limit::SCRIPT, token_bucket::LEDGER_SCRIPT, GRANT]
+                    .join("\n")
             }
         }
     }
@@ -217,7 +211,7 @@ impl<'a> Call<'a> {
         let mut numbers = Vec::new();
         for Ask { limit, returned, wanted, drawn } in asks {
             let wanted = (*wanted).min(limit.burst().into());
-            numbers.extend(limit.arguments());
+            limit.push_arguments(&mut numbers);
             numbers.extend([wanted as f64, drawn.get() as f64, returned.len() as f64]);
             for Returned { tokens, claim } in returned {
                 let (since, at) = match claim {

@@ -1,13 +1,10 @@
 //! What rules in shadow did, as `lua/shadow.lua` keeps it: written by the script, read by GET.
 
-use super::{
-    Redis, script,
-    script::Call,
-    stored::{self, Numbers},
-};
+use super::{Redis, script, script::Call, stored};
 use crate::{
     clock::Timestamp,
     key::Key,
+    limiter::Numbers,
     shadow::{Counter, Counts, PLACES, Seen, Slot, Slots, Top},
     store::StoreError,
 };
