@@ -57,6 +57,9 @@ const LARGE_AT_A_TIME: usize = 1;
 /// watched. There is room for 20,000 with short messages.
 const LASTING_KIB: usize = 80 << 10;
 
+/// The same for health checks and reflection, which must not take the room of leases. There is room for 341.
+const OTHER_LASTING_KIB: usize = 8 << 10;
+
 /// Header fields of a call that mean something here, besides those of traces.
 const USED: [HeaderName; 6] = [
     CONTENT_TYPE,
@@ -86,6 +89,7 @@ pub struct Calls {
     large: Arc<Semaphore>,
     /// Room for calls that may last, in KiB.
     lasting: Arc<Semaphore>,
+    other_lasting: Arc<Semaphore>,
     /// What goes on on the connection of these calls.
     activity: Arc<Activity>,
 }
@@ -96,7 +100,9 @@ impl Calls {
     pub fn new(decisions: Service, routes: Routes, budget: Budget, elsewhere: Handle) -> Self {
         let large = Arc::new(Semaphore::new(LARGE_AT_A_TIME));
         let lasting = Arc::new(Semaphore::new(LASTING_KIB));
-        Self { decisions, routes, budget, elsewhere, large, lasting, activity: Arc::default() }
+        let other_lasting = Arc::new(Semaphore::new(OTHER_LASTING_KIB));
+        let activity = Arc::default();
+        Self { decisions, routes, budget, elsewhere, large, lasting, other_lasting, activity }
     }
 
     /// The same for one connection, where it is noted what goes on.
@@ -176,7 +182,9 @@ impl Calls {
             {
                 return refused(&status);
             }
-            if let Err(status) = messages.keep(&self.lasting) {
+            let is_ours = Shape::of(head.uri.path()).is_ours;
+            let room = if is_ours { &self.lasting } else { &self.other_lasting };
+            if let Err(status) = messages.keep(room) {
                 return refused(&status);
             }
             let _call = self.activity.begin();

@@ -50,11 +50,10 @@ struct Kept {
     /// In KiB.
     room: Arc<Semaphore>,
     taken: OwnedSemaphorePermit,
+    shape: &'static Shape,
 }
 
-/// What a call that may last takes by itself, in KiB, and how often its longest message is kept: as it came and as it
-/// was decoded.
-const CALL_KIB: usize = 4;
+/// How often the longest message of a call that may last is kept: as it came and as it was decoded.
 const COPIES: usize = 2;
 
 /// The length of a message that is small beside what its call takes anyway, in bytes.
@@ -87,9 +86,9 @@ where
     ///
     /// Where there is none.
     pub(super) fn keep(&mut self, room: &Arc<Semaphore>) -> Result<(), Status> {
-        let taken = Arc::clone(room).try_acquire_many_owned(kib(self.gathered.len()));
+        let taken = Arc::clone(room).try_acquire_many_owned(kib(self.shape, self.gathered.len()));
         let taken = taken.map_err(|_| too_many_calls())?;
-        self.kept = Some(Kept { room: Arc::clone(room), taken });
+        self.kept = Some(Kept { room: Arc::clone(room), taken, shape: self.shape });
         Ok(())
     }
 
@@ -274,7 +273,7 @@ impl Kept {
     /// Takes as much as a message of this length needs.
     fn hold(&mut self, length: usize) -> Result<(), Status> {
         let taken = u32::try_from(self.taken.num_permits()).unwrap_or(u32::MAX);
-        let more = kib(length).saturating_sub(taken);
+        let more = kib(self.shape, length).saturating_sub(taken);
         if more > 0 {
             let more = Arc::clone(&self.room).try_acquire_many_owned(more);
             self.taken.merge(more.map_err(|_| too_many_calls())?);
@@ -284,9 +283,9 @@ impl Kept {
 }
 
 /// What a call takes while it lasts whose longest message has this length.
-fn kib(length: usize) -> u32 {
+fn kib(shape: &Shape, length: usize) -> u32 {
     let copies = if length > SMALL { COPIES * length.div_ceil(1 << 10) } else { 0 };
-    u32::try_from(CALL_KIB + copies).unwrap_or(u32::MAX)
+    u32::try_from(shape.call_kib + copies).unwrap_or(u32::MAX)
 }
 
 fn too_many_calls() -> Status {

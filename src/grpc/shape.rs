@@ -22,6 +22,10 @@ pub(super) struct Shape {
     pub(super) longest: usize,
     /// Whether more messages than one may come, after answers to those before.
     pub(super) is_stream: bool,
+    /// What a call takes in memory while it lasts, in KiB, beside its messages.
+    pub(super) call_kib: usize,
+    /// Whether the service is ours; health checks and reflection are not.
+    pub(super) is_ours: bool,
     fields: &'static [Field],
 }
 
@@ -91,13 +95,17 @@ const REPORT: Shape = Shape::of_one(&[Field {
 
 const REPORTS: Shape = Shape { is_stream: true, ..REPORT };
 
-/// Of services that are not ours: health checks and reflection.
-const OTHER: Shape = Shape { is_stream: true, ..Shape::of_one(&[]) };
+/// Of a health check, which is answered at once.
+const CHECK: Shape = Shape::of_one(&[]);
+
+/// Of services that are not ours: health that is watched, and reflection.
+const OTHER: Shape = Shape { is_stream: true, call_kib: 24, is_ours: false, ..Shape::of_one(&[]) };
 
 impl Shape {
     /// Of a call with one message.
     const fn of_one(fields: &'static [Field]) -> Self {
-        Self { longest: LARGEST_OTHER_MESSAGE, is_stream: false, fields }
+        let longest = LARGEST_OTHER_MESSAGE;
+        Self { longest, is_stream: false, call_kib: 4, is_ours: true, fields }
     }
 
     /// What messages to this path may hold.
@@ -110,6 +118,7 @@ impl Shape {
             "/tollgate.v1.LeaseService/Hold" => &HOLD,
             "/tollgate.v1.UtilizationService/ReportUtilization" => &REPORT,
             "/tollgate.v1.UtilizationService/StreamUtilization" => &REPORTS,
+            "/grpc.health.v1.Health/Check" => &CHECK,
             _ => &OTHER,
         }
     }

@@ -33,7 +33,7 @@ const SLOWEST_BODY: Duration = Duration::from_secs(30);
 const MOST_VALUES: usize = 30_000;
 
 /// The largest body that is read as soon as it has come, in bytes, and how many larger ones are read at a time.
-const LARGEST_AT_ONCE: usize = 64 << 10;
+const LARGEST_AT_ONCE: usize = 8 << 10;
 const LARGE_AT_A_TIME: usize = 1;
 
 /// Reads and writes the JSON form of the protos.

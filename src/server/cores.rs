@@ -16,6 +16,10 @@ use tokio::{
     sync::watch,
 };
 
+/// After how many tasks the runtime looks at the sockets again. A connection that goes on sending has a turn of half a
+/// millisecond, and another one, while those of the others wait to be looked at: by default for 61 turns.
+const LOOKS_AFTER: u32 = 4;
+
 /// Runtimes, for as long as any clone of this is there.
 #[derive(Debug, Clone)]
 pub struct Cores {
@@ -61,7 +65,8 @@ impl Cores {
     fn start_threads(count: usize, name: fn(usize) -> String, prepare: fn()) -> io::Result<Self> {
         let (running, stopped) = watch::channel(());
         let start = |place: usize| {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime =
+                Builder::new_current_thread().enable_all().event_interval(LOOKS_AFTER).build()?;
             let handle = runtime.handle().clone();
             let mut stopped = stopped.clone();
             let run = move || {

@@ -6,7 +6,10 @@
 //! reduced to what is used as soon as that is done.
 //!
 //! **Time.** A connection is read for so many bytes in a turn; then other connections of its core have theirs. The
-//! work that requests cause grows with their bytes, so a turn takes about half a millisecond.
+//! work that requests cause grows with their bytes, so a turn takes about half a millisecond. A request costs something
+//! however short it is, so a header block counts for [`LEAST_OF_A_REQUEST`] bytes at least; and where blocks are so short
+//! that one read would bring too many, less is read at a time. A SETTINGS frame may cost the library a walk through all
+//! open streams, so a connection may send only some.
 //!
 //! Everything else is the library's: what is wrong with a frame is found there, and nothing is changed on the way.
 
@@ -37,10 +40,21 @@ const PREFACE: usize = 24;
 /// The length of what stands before each frame, in bytes.
 const FRAME_HEADER: usize = 9;
 
-/// Kinds of frames, and the flag at the end of a header block.
+/// What a request counts for at least, in bytes of a turn.
+const LEAST_OF_A_REQUEST: usize = 128;
+
+/// How many bytes are read at a time of a connection whose requests are shorter than half of that.
+const FEW_BYTES: usize = 1 << 10;
+
+/// How many SETTINGS frames a connection may send. Clients send one, and some a few more as they measure the way.
+const MOST_SETTINGS: usize = 256;
+
+/// Kinds of frames, the flag at the end of a header block, and that of an acknowledgement.
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
 
 /// What the library may keep of a header block that is too large, in bytes: as many fields as the list may have, of a
 /// hundred bytes and more each.
@@ -60,6 +74,10 @@ pub(super) struct Frames<S> {
     held: BytesMut,
     ready: usize,
     scanner: Scanner,
+    /// How many SETTINGS frames have come.
+    settings: usize,
+    /// Whether requests are so short that little is read at a time.
+    is_dense: bool,
     is_over: bool,
 }
 
@@ -74,6 +92,8 @@ impl<S> Frames<S> {
             held: BytesMut::new(),
             ready: 0,
             scanner: Scanner::default(),
+            settings: 0,
+            is_dense: false,
             is_over: false,
         }
     }
@@ -95,21 +115,46 @@ impl<S> Frames<S> {
     }
 
     /// Takes note of what was read into `buffer` behind `before`, and leaves there what may be given on.
-    fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) {
+    fn follow(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<()> {
         let new = buffer.filled().get(before..).unwrap_or_default();
-        self.turn.spend(new.len());
-        let Scanned { open, blocks, large } = self.scanner.scan(new);
+        let Scanned { open, blocks, large, settings } = self.scanner.scan(new);
+        self.settings += settings;
+        if self.settings > MOST_SETTINGS {
+            return Err(io::Error::other("more SETTINGS frames than a connection may send"));
+        }
+        let least = blocks * LEAST_OF_A_REQUEST;
+        self.is_dense = least > 2 * new.len();
+        self.turn.spend(new.len().max(least));
         self.turn.note_blocks(blocks, large);
         let (all, held) = (self.held.len() + new.len(), self.held.len());
         let ready = all.saturating_sub(open);
         if held == 0 && ready == new.len() {
-            return;
+            return Ok(());
         }
         // What was held back comes first, so all that is new waits behind it.
         let kept = if held == 0 { ready } else { 0 };
         self.held.extend_from_slice(new.get(kept..).unwrap_or_default());
         self.ready = ready - kept;
         buffer.set_filled(before + kept);
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> Frames<S> {
+    /// Reads what has come, or a part of it.
+    fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.is_dense || buffer.remaining() <= FEW_BYTES {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(FEW_BYTES));
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut part))?;
+        let length = part.filled().len();
+        buffer.advance(length);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -145,13 +190,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
             {
                 return Poll::Ready(Err(io::Error::other(revoked)));
             }
-            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            ready!(this.read(context, buffer))?;
             if buffer.filled().len() == before {
                 // What was held back will never be whole.
                 (this.is_over, this.ready) = (true, this.held.len());
                 continue;
             }
-            this.follow(buffer, before);
+            this.follow(buffer, before)?;
             this.reserve()?;
             if buffer.filled().len() > before {
                 return Poll::Ready(Ok(()));
@@ -221,6 +266,8 @@ struct Scanned {
     blocks: usize,
     /// How many of them may be larger than a header list may be.
     large: usize,
+    /// SETTINGS frames that began and acknowledge nothing.
+    settings: usize,
 }
 
 const FRAME: Place = Place::Header { bytes: [0; FRAME_HEADER], length: 0 };
@@ -253,7 +300,7 @@ impl Scanner {
                     self.open += taken;
                     if *length == FRAME_HEADER {
                         let header = *bytes;
-                        self.begin_frame(header);
+                        self.begin_frame(header, &mut scanned);
                     }
                     taken
                 }
@@ -300,12 +347,14 @@ impl Scanner {
         {
             let length = u32::from_be_bytes([0, a, b, c]) as usize;
             let Some(after) = payload.get(length..) else { break };
-            if kind == HEADERS {
-                if flags & END_HEADERS == 0 {
-                    break;
+            match kind {
+                HEADERS if flags & END_HEADERS == 0 => break,
+                HEADERS => {
+                    scanned.blocks += 1;
+                    scanned.large += usize::from(length > MAY_BE_TOO_LARGE);
                 }
-                scanned.blocks += 1;
-                scanned.large += usize::from(length > MAY_BE_TOO_LARGE);
+                SETTINGS => scanned.settings += usize::from(flags & ACK == 0),
+                _ => {}
             }
             rest = after;
         }
@@ -320,9 +369,10 @@ impl Scanner {
         }
     }
 
-    fn begin_frame(&mut self, header: [u8; FRAME_HEADER]) {
+    fn begin_frame(&mut self, header: [u8; FRAME_HEADER], scanned: &mut Scanned) {
         let [a, b, c, kind, flags, ..] = header;
         let left = u32::from_be_bytes([0, a, b, c]) as usize;
+        scanned.settings += usize::from(kind == SETTINGS && flags & ACK == 0);
         let in_block = match kind {
             HEADERS => self.block.is_none(),
             CONTINUATION => self.block.is_some(),

@@ -23,10 +23,12 @@ use tokio::sync::{Semaphore, watch};
 /// or a few with a hundred descriptors each, which take about half a millisecond.
 pub(super) const BYTES_A_TURN: usize = 8 << 10;
 
-/// How many requests of one connection may be pending, those whose answers it does not read among them, without a
-/// place among the many; and how many such places there are in the process. A request takes about 2 KiB.
+/// How many requests may be pending in the process, those whose answers are not read among them. A request takes about
+/// 3 KiB. There are places for all, and as many more that only connections with few pending requests may have: so a
+/// connection that takes all it can get does not cause errors for the others.
+static PLACES: Semaphore = Semaphore::const_new(16_384);
+static PLACES_OF_FEW: Semaphore = Semaphore::const_new(32_768);
 const FEW_PENDING: usize = 64;
-static MANY_PENDING: Semaphore = Semaphore::const_new(16_384);
 
 /// Room for how many requests a connection keeps from turn to turn.
 const MOST_ROOM: usize = 32;
@@ -112,10 +114,16 @@ impl Turn {
     fn wait_for(&self, work: Work) {
         let before = self.0.pending.fetch_add(1, Ordering::Relaxed);
         let pending = Pending(self.clone());
-        let place = if before < FEW_PENDING { None } else { Some(MANY_PENDING.try_acquire()) };
-        if let Some(Err(_)) = place {
+        let of_few = || PLACES_OF_FEW.try_acquire();
+        let place = if before < FEW_PENDING {
+            of_few().or_else(|_| PLACES.try_acquire())
+        } else {
+            PLACES.try_acquire()
+        };
+        let Ok(place) = place else {
+            self.0.counts.send_modify(|counts| counts.crowded += 1);
             return;
-        }
+        };
         tokio::spawn(async move {
             let _pending = (pending, place);
             work.await;
@@ -218,7 +226,7 @@ mod tests {
     async fn requests_that_wait_are_bounded_and_what_is_dropped_ends() {
         let turn = Turn::new(Arc::default());
         let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
-        let most = FEW_PENDING + MANY_PENDING.available_permits();
+        let most = FEW_PENDING + PLACES.available_permits();
         for _ in 0..most + 10 {
             let alive = alive.clone();
             turn.wait_for(Box::pin(async move {
@@ -227,7 +235,8 @@ mod tests {
             }));
         }
         assert_eq!(turn.0.pending.load(Ordering::Relaxed), most);
-        assert_eq!(MANY_PENDING.available_permits(), 0);
+        assert_eq!(PLACES.available_permits(), 0);
+        assert_eq!(turn.0.counts.borrow().crowded, 10);
         // On another connection a few may wait all the same.
         let other = Turn::new(Arc::default());
         other.wait_for(Box::pin(async move {

@@ -139,6 +139,40 @@ fn a_turn_ends_after_so_many_bytes() {
     assert!(turns >= 8, "{turns} turns");
 }
 
+/// Each is a request that costs as much as a longer one.
+#[test]
+fn a_turn_ends_after_fewer_bytes_where_requests_are_short() {
+    let budget = Budget::default();
+    let short = frame(HEADERS, END_HEADERS, &[0x82; 6]);
+    let mut frames = frames((0..40).map(|_| short.repeat(1_000)).collect(), &budget);
+    let mut longest = 0;
+    for turn in 0..20 {
+        frames.turn.begin();
+        let mut bytes = 0;
+        while let Some(read) = read(&mut frames, 8 << 10) {
+            bytes += read.unwrap().len();
+        }
+        // The first read shows how short they are.
+        longest = if turn == 0 { 0 } else { bytes.max(longest) };
+    }
+    assert!((1..=2 << 10).contains(&longest), "{longest} bytes in a turn");
+}
+
+#[test]
+fn a_connection_may_send_some_settings() {
+    let budget = Budget::default();
+    let settings = frame(SETTINGS, 0, &[0, 4, 0, 0, 0, 0]);
+    let acknowledged = frame(SETTINGS, ACK, &[]).repeat(MOST_SETTINGS + 1);
+    let sent = [settings.repeat(MOST_SETTINGS), acknowledged, settings].concat();
+    let mut frames = frames(sent.chunks(7).map(<[u8]>::to_vec).collect(), &budget);
+    let read = std::iter::from_fn(|| {
+        frames.turn.begin();
+        read(&mut frames, 100)
+    });
+    let error = read.take(10_000).find_map(Result::err).unwrap();
+    assert!(error.to_string().contains("SETTINGS"), "{error}");
+}
+
 #[test]
 fn a_large_block_that_becomes_no_request_is_counted() {
     let (turn, counts) = turn();

@@ -74,6 +74,15 @@ pub(super) fn register(instruments: &Instruments) {
         },
     );
     instruments.counter(
+        "tollgate.requests.reset",
+        "Requests that were reset because too many were pending",
+        |sources, tell| {
+            for door in &sources.doors {
+                tell(door.counts.borrow().crowded, &[KeyValue::new("door", door.name)]);
+            }
+        },
+    );
+    instruments.counter(
         "tollgate.requests.revoked",
         "Requests that stayed unfinished and were given up because their memory was wanted for others",
         |sources, tell| tell(sources.budget.revoked(), &[]),

@@ -36,6 +36,8 @@ pub struct DoorCounts {
     pub evicted: u64,
     /// Requests that were refused because their header list is too large.
     pub large_heads: u64,
+    /// Requests that were reset because too many were pending.
+    pub crowded: u64,
 }
 
 impl DoorCounts {
@@ -51,7 +53,7 @@ type Kind = (fn(&DoorCounts) -> u64, &'static str);
 /// So many of them, the first, are of callers that were not let in.
 const REFUSALS: usize = 8;
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     (
         |counts| counts.full,
         "connections were closed at once, because as many were open as may be, and calls were under way on all of them (for gRPC, --max-connections says how many)",
@@ -91,6 +93,10 @@ const KINDS: [Kind; 10] = [
     (
         |counts| counts.large_heads,
         "requests were refused because their header fields are larger than 256 KiB: Envoy lets such requests pass, so bound what it takes from its clients (max_request_headers_kb)",
+    ),
+    (
+        |counts| counts.crowded,
+        "requests were reset because too many wait for the store, or for their callers to read the answer: Envoy lets such requests pass, so find out who does not read (a connection with many streams and no traffic)",
     ),
 ];
 
