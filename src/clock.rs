@@ -13,17 +13,17 @@ use std::{
 };
 use tokio::time;
 
-/// An instant, in microseconds since an origin that only its clock knows.
+/// An instant, in microseconds since 1970 by the clock that told it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The instant `micros` microseconds after the origin.
+    /// The instant `micros` microseconds after 1970.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the origin.
+    /// Microseconds since 1970.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
@@ -105,32 +105,41 @@ pub async fn at_once<F: Future>(mut something: Pin<&mut F>) -> Option<F::Output>
 /// Where the time comes from.
 #[derive(Debug, Clone)]
 pub enum Clock {
-    /// The process's monotonic clock, counted from when it was made. Never runs backwards.
-    Monotonic(Instant),
+    /// The process's monotonic clock, anchored to UTC when it was made. It never runs backwards, and does not follow when
+    /// the machine's calendar is set: so no limit is refilled by a jump, and calendar units keep to the calendar of the
+    /// start, less what the machine's clock drifts.
+    Monotonic {
+        /// When it was made.
+        start: Instant,
+        /// The time that it showed then.
+        anchor: Timestamp,
+    },
     /// A clock that a test moves by hand.
     Manual(ManualClock),
 }
 
 impl Clock {
-    /// A clock of this process that begins now.
+    /// A clock of this process, anchored to UTC now.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
     pub fn monotonic() -> Self {
-        Self::Monotonic(Instant::now())
+        Self::Monotonic { start: Instant::now(), anchor: Timestamp(micros(since_1970())) }
     }
 
     /// The time.
     pub fn now(&self) -> Timestamp {
         match self {
-            Self::Monotonic(origin) => {
-                Timestamp(u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX))
-            }
+            Self::Monotonic { start, anchor } => *anchor + micros(start.elapsed()),
             Self::Manual(clock) => clock.now(),
         }
     }
 }
 
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// How long it is since 1970, by the machine's calendar, which may be wrong and jump. Certificates expire by
-/// it; nothing is limited by it.
+/// it, and clocks are anchored to it when they are made; nothing else is limited by it.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -149,5 +158,28 @@ impl ManualClock {
     /// The time it shows.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_shows_utc_and_goes_on_from_there() {
+        let before = micros(since_1970());
+        let clock = Clock::monotonic();
+        let (first, after) = (clock.now(), micros(since_1970()));
+        assert!((before..=after).contains(&first.as_micros()), "{before} {first:?} {after}");
+        assert!(clock.now() >= first);
+    }
+
+    #[test]
+    fn a_clock_keeps_its_anchor() {
+        let Clock::Monotonic { start, .. } = Clock::monotonic() else { unreachable!() };
+        let anchor = Timestamp::from_micros(86_400_000_000);
+        let clock = Clock::Monotonic { start, anchor };
+        // Whatever the calendar says.
+        assert!(clock.now() >= anchor && clock.now() < anchor + micros(since_1970()));
     }
 }

@@ -155,3 +155,31 @@ async fn a_clock_of_redis_that_is_set_back_admits_nothing_extra() {
     // A year is more than it holds.
     assert_eq!(admitted_at("2031-01-01 12:00:00").await, 5);
 }
+
+#[tokio::test]
+async fn without_redis_a_calendar_that_is_set_admits_nothing_extra() {
+    let files = TempDir::new();
+    let calendar = files.file("clock", "+0").display().to_string();
+    let faked = [
+        ("LD_PRELOAD", libfaketime()),
+        ("FAKETIME_TIMESTAMP_FILE", calendar),
+        ("FAKETIME_NO_CACHE", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ];
+    let faked = faked.each_ref().map(|(name, value)| (*name, value.as_str()));
+    // No token comes while this runs, unless time is thought to have passed.
+    let rules = files.file(
+        "shop.yaml",
+        "{domain: shop, descriptors: [{key: login, token_bucket: {rate: 5/d, burst: 5}}]}",
+    );
+    let server = Server::start_with(&rules, &faked).await;
+    let mut client = Client::connect(server.grpc).await;
+    for (clock, passes) in [("+0", 5), ("+2d", 0), ("-2d", 0), ("+0", 0)] {
+        files.file("clock", clock);
+        let mut admitted = 0;
+        while is_admitted(&mut client, "login").await {
+            admitted += 1;
+        }
+        assert_eq!(admitted, passes, "at {clock}");
+    }
+}
