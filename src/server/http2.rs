@@ -20,11 +20,6 @@ use tokio::{sync::watch, time};
 /// place among these until it was looked at.
 const MOST_STREAMS: u32 = 4096;
 
-/// How many bytes of messages a stream, and a connection, may send before they are read. Those that have come and are not
-/// read are the library's: nothing else bounds them.
-const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 128 << 10;
-
 /// The largest frame, in bytes. A message is many frames.
 const LARGEST_FRAME: u32 = 16 << 10;
 
@@ -83,8 +78,6 @@ async fn serve_connection(
         // Header lists of callers that are too large are reset by the library: they must not end the connection for
         // all others on it. What resets cost is bounded by turns.
         .max_local_error_reset_streams(None)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(LARGEST_HEAD)
         .max_frame_size(LARGEST_FRAME)
         // A worker whose machine is gone says nothing: what it holds is released.

@@ -51,6 +51,7 @@ mod storage;
 mod support;
 mod tasks;
 mod telemetry;
+mod tidy;
 mod tls;
 mod twins;
 mod utilization;
