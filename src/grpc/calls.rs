@@ -2,9 +2,9 @@
 //!
 //! Nearly every call is one small message that has come as a whole, and asks for a decision. It is decoded where it
 //! lies, and answered in one frame, without what a call of any kind has to be wrapped in. A message that comes in
-//! parts is gathered first, and a large one is decided on another runtime, a few at a time, so that the calls beside
-//! it do not wait. Whatever else is unusual about a call, one that is compressed or unreadable, goes through the
-//! routes like all others: so what is said of it is said in one place.
+//! parts is gathered first, and a large one is decided on another runtime, one at a time, so that the calls beside
+//! it do not wait. A call that is unusual otherwise, compressed or unreadable, goes through the routes like all other
+//! calls: so every error text stands in one place.
 
 use super::{
     SHOULD_RATE_LIMIT, Service, Told, Undecided, deadline, keep_when_told,

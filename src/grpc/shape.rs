@@ -1,5 +1,6 @@
 //! How much a message may hold, counted in its bytes before it is decoded. Two bytes of a message can become a
-//! hundred bytes of memory: a flat scan, without an allocation, refuses what the decoder would make too much of.
+//! hundred bytes of memory: a flat scan, without an allocation, refuses what the decoder would make too much of. The fast
+//! path of `calls.rs` leaves the scan out for messages of at most 1 KiB.
 
 use super::request::{InvalidRequest, MOST_DESCRIPTORS, MOST_ENTRIES};
 
