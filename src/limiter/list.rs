@@ -37,6 +37,11 @@ macro_rules! limiters {
             $($rate::Limit::NAME,)* $($slots::Limit::NAME,)* $($shedder::Limit::NAME,)*
         ];
 
+        /// What the limiters can do, in the same order.
+        pub const PROPERTIES: &[Properties] = &[
+            $($rate::Limit::PROPERTIES,)* $($slots::Limit::PROPERTIES,)* $($shedder::Limit::PROPERTIES,)*
+        ];
+
         /// The rates in Lua: most requests need them.
         pub const RATE_SCRIPTS: &[&str] = &[$($rate::Limit::SCRIPT,)*];
 

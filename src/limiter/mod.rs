@@ -17,7 +17,7 @@ pub mod utilization;
 
 pub use numbers::Numbers;
 pub use slots::SlotLimit;
-pub use traits::{Algorithm, Limiter, RateLimit, Shedder, Stored};
+pub use traits::{Algorithm, Limiter, Properties, RateLimit, Shedder, Stored};
 
 use crate::{
     clock::Timestamp,
@@ -157,8 +157,8 @@ const fn how_to_set<L: Limiter>(_: &L) -> &'static str {
     L::HOW_TO_SET
 }
 
-const fn sheds_load<L: Limiter>(_: &L) -> bool {
-    L::SHEDS_LOAD
+const fn properties<L: Limiter>(_: &L) -> Properties {
+    L::PROPERTIES
 }
 
 fn own<'s, L: Algorithm>(_: &L, state: Option<&'s State>) -> Option<&'s L::State> {
@@ -179,7 +179,12 @@ impl Limit {
 
     /// Whether a refusal means that the service is overloaded, and not that the caller asks for too much.
     pub const fn sheds_load(&self) -> bool {
-        of_each!(self, limit => sheds_load(limit))
+        self.properties().sheds_load
+    }
+
+    /// What the limiter can do.
+    pub const fn properties(&self) -> Properties {
+        of_each!(self, limit => properties(limit))
     }
 
     /// What to do to set one at run time.

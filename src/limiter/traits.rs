@@ -6,6 +6,61 @@ use super::{Checked, Cost, Numbers, State, token_bucket::Grants};
 use crate::{clock::Timestamp, unit::Unit};
 use std::fmt;
 
+/// What a limiter can do, whatever the parameters of a limit: a line of the table in docs/rules.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Properties {
+    /// Whether a refusal means that the service is overloaded (503), and not that the caller asks for too much (429).
+    pub sheds_load: bool,
+    /// Whether `is_negative_hits` gives back what was charged.
+    pub is_refundable: bool,
+    /// Whether an admitted request holds slots until it ends, and so takes a lease.
+    pub holds_slots: bool,
+    /// Whether `overdraw` may stand beside it.
+    pub may_be_overdrawn: bool,
+    /// Whether one process can apply its share while the store is away (`on_store_failure: local`).
+    pub has_local_form: bool,
+    /// Whether a replica may take a part of it ahead of need (`grants`).
+    pub may_be_prefetched: bool,
+    /// Whether an operator may set it at run time for one counter.
+    pub may_be_set: bool,
+    /// Whether an admitted request may be told to wait before it goes on.
+    pub may_delay: bool,
+    /// Whether a refusal holds until the wait is over if nothing is given back, so that a replica may repeat it without
+    /// asking the store.
+    pub may_cache_denials: bool,
+}
+
+impl Properties {
+    /// What follows from the family of rates.
+    pub const OF_RATES: Self = Self {
+        sheds_load: false,
+        is_refundable: true,
+        holds_slots: false,
+        may_be_overdrawn: false,
+        has_local_form: true,
+        may_be_prefetched: false,
+        may_be_set: true,
+        may_delay: false,
+        may_cache_denials: true,
+    };
+
+    /// What follows from the family of slots.
+    pub const OF_SLOTS: Self = Self {
+        sheds_load: false,
+        is_refundable: false,
+        holds_slots: true,
+        may_be_overdrawn: false,
+        has_local_form: false,
+        may_be_prefetched: false,
+        may_be_set: false,
+        may_delay: false,
+        may_cache_denials: false,
+    };
+
+    /// What follows from the family of load shedders.
+    pub const OF_SHEDDERS: Self = Self { sheds_load: true, holds_slots: false, ..Self::OF_SLOTS };
+}
+
 /// One limit of a limiter: its parameters, and how they are shown.
 pub trait Limiter: Copy + fmt::Debug + Eq {
     /// The limiter's name, the same in rule files, keys, metrics, folders and Lua.
@@ -17,8 +72,8 @@ pub trait Limiter: Copy + fmt::Debug + Eq {
     /// The algorithm in Lua: a function of this name that makes it.
     const SCRIPT: &'static str;
 
-    /// Whether a refusal means that the service is overloaded (503), and not that the caller asks for too much (429).
-    const SHEDS_LOAD: bool;
+    /// What it can do.
+    const PROPERTIES: Properties;
 
     /// What to do to set a limit at run time, for an operator who asked for one that does not fit.
     const HOW_TO_SET: &'static str;

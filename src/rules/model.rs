@@ -177,7 +177,7 @@ impl OnStoreFailure {
     #[must_use]
     pub fn of_all(self, limit: &Limit) -> Self {
         match (self, limit) {
-            (Self::Local, limit) if !limit.is_rate_limit() => Self::Allow,
+            (Self::Local, limit) if !limit.properties().has_local_form => Self::Allow,
             (Self::Deny, limit) if limit.is_critical() => Self::Allow,
             (policy, _) => policy,
         }

@@ -9,7 +9,7 @@
 
 use crate::{
     lease::{Slots, Term},
-    limiter::{Limiter, SlotLimit},
+    limiter::{Limiter, Properties, SlotLimit},
 };
 
 /// The parameters.
@@ -27,7 +27,7 @@ impl Limiter for Limit {
     const NAME: &'static str = "concurrency";
     const NOUN: &'static str = "concurrency limit";
     const SCRIPT: &'static str = include_str!("../../../lua/concurrency/limit.lua");
-    const SHEDS_LOAD: bool = false;
+    const PROPERTIES: Properties = Properties { may_be_set: true, ..Properties::OF_SLOTS };
     const HOW_TO_SET: &'static str = "give it --max";
 
     #[expect(clippy::cast_precision_loss, reason = "the microseconds of a day are fewer than 2^53")]

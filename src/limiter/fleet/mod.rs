@@ -16,7 +16,7 @@
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},
-    limiter::{Limiter, SlotLimit, Wait},
+    limiter::{Limiter, Properties, SlotLimit, Wait},
     unit::WHOLE_PARTS,
     worker::Workers,
 };
@@ -84,7 +84,7 @@ impl Limiter for Limit {
     const NAME: &'static str = "fleet";
     const NOUN: &'static str = "fleet limit";
     const SCRIPT: &'static str = include_str!("../../../lua/fleet/limit.lua");
-    const SHEDS_LOAD: bool = true;
+    const PROPERTIES: Properties = Properties { sheds_load: true, ..Properties::OF_SLOTS };
     const HOW_TO_SET: &'static str = "what it allows is said of its pool, in the rule file";
 
     #[expect(clippy::cast_precision_loss, reason = "the microseconds of a day are fewer than 2^53")]

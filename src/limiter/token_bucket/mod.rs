@@ -34,7 +34,7 @@ pub use rate::Rate;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, RateLimit, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Wait},
     unit::Unit,
 };
 use std::num::NonZeroU64;
@@ -270,7 +270,8 @@ impl Limiter for Limit {
     const NAME: &'static str = "token_bucket";
     const NOUN: &'static str = "rate limit";
     const SCRIPT: &'static str = include_str!("../../../lua/token_bucket/limit.lua");
-    const SHEDS_LOAD: bool = false;
+    const PROPERTIES: Properties =
+        Properties { may_be_overdrawn: true, may_be_prefetched: true, ..Properties::OF_RATES };
     const HOW_TO_SET: &'static str = "give it --rate, and --burst if you like";
 
     #[expect(clippy::cast_precision_loss, reason = "grains are counted up to 2^53, which is exact")]

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Shedder, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, Shedder, Wait},
     unit::WHOLE_PARTS,
     worker::{Bucket, Counts, Settings, Workers},
 };
@@ -125,7 +125,7 @@ impl Limiter for Limit {
     const NAME: &'static str = "utilization";
     const NOUN: &'static str = "utilization limit";
     const SCRIPT: &'static str = include_str!("../../../lua/utilization/limit.lua");
-    const SHEDS_LOAD: bool = true;
+    const PROPERTIES: Properties = Properties::OF_SHEDDERS;
     const HOW_TO_SET: &'static str = "what it allows is said of its pool, in the rule file";
 
     #[expect(clippy::cast_precision_loss, reason = "minutes have fewer than 2^53 microseconds")]

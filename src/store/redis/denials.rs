@@ -137,7 +137,7 @@ impl Denials {
         let is_idle = asked.at.as_micros() >= self.last_believed.load(Ordering::Relaxed);
         for (place, (check, outcome)) in checks.iter().zip(&answer.outcomes).enumerate() {
             let Some(key) = question.keys.get(check.slot) else { continue };
-            let (Cost::Take(cost), true) = (check.cost, check.is_charge()) else { continue };
+            let (Cost::Take(cost), true) = (check.cost, may_be_kept(check)) else { continue };
             match outcome.over {
                 // Under another limit it may pass.
                 None if !is_idle => self.forget_others(key, &check.limit),
@@ -196,7 +196,7 @@ impl Denials {
 
     /// How long a check is refused from now on; `None` where that is not known.
     fn wait(&self, now: Timestamp, question: &Question, check: &Check) -> Option<Wait> {
-        let (Cost::Take(cost), true) = (check.cost, check.is_charge()) else { return None };
+        let (Cost::Take(cost), true) = (check.cost, may_be_kept(check)) else { return None };
         let key = question.keys.get(check.slot)?;
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash)?;
@@ -246,6 +246,11 @@ impl Denials {
             place.take_if(|denial| denial.key == *key && denial.limit != *limit);
         }
     }
+}
+
+/// Whether a denial by this check may be repeated.
+fn may_be_kept(check: &Check) -> bool {
+    check.is_charge() && check.limit.properties().may_cache_denials
 }
 
 impl Shard {
