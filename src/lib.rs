@@ -27,6 +27,7 @@ pub mod key;
 pub mod lease;
 pub mod limiter;
 pub mod order;
+pub mod refund;
 pub mod release;
 pub mod reload;
 pub mod renew;

@@ -21,7 +21,7 @@ use crate::{
     lease::{
         Attempt, By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term,
     },
-    limiter::{Checked, Cost, Limit, State, Wait, token_bucket},
+    limiter::{Checked, Cost, Limit, State, Wait},
     worker::{Settings, Worker, Workers},
 };
 use smallvec::SmallVec;
@@ -49,9 +49,9 @@ pub struct Charge {
     /// Which of the request's states.
     pub slot: usize,
     /// The limit by which it was charged.
-    pub limit: token_bucket::Limit,
-    /// How many tokens.
-    pub tokens: u64,
+    pub limit: Limit,
+    /// How much.
+    pub amount: u64,
 }
 
 impl Question {
@@ -107,11 +107,9 @@ impl Question {
             return Vec::new();
         }
         let charges = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
-            let (Limit::TokenBucket(limit), Cost::Take(tokens)) = (check.limit, check.cost) else {
-                return None;
-            };
+            let Cost::Take(amount) = check.cost else { return None };
             let is_charged = check.is_charge() && outcome.over.is_none();
-            is_charged.then_some(Charge { slot: check.slot, limit, tokens })
+            is_charged.then_some(Charge { slot: check.slot, limit: check.limit, amount })
         });
         charges.collect()
     }

@@ -45,6 +45,9 @@ macro_rules! limiters {
         /// The rates in Lua: most requests need them.
         pub const RATE_SCRIPTS: &[&str] = &[$($rate::Limit::SCRIPT,)*];
 
+        /// What gives back late charges to rates, in Lua.
+        pub const CREDIT_SCRIPTS: &[&str] = &[$($rate::Limit::CREDIT_SCRIPT,)*];
+
         /// The other limiters in Lua.
         pub const OTHER_SCRIPTS: &[&str] = &[$($slots::Limit::SCRIPT,)* $($shedder::Limit::SCRIPT,)*];
 

@@ -273,6 +273,20 @@ impl Limit {
         )
     }
 
+    /// The state once it has back a charge of so much at an instant by the store's clock, less what has come back by
+    /// itself since; `None` where it is not to be given back.
+    #[must_use]
+    pub fn credit(&self, state: &State, now: Timestamp, charge: (u64, Timestamp)) -> Option<State> {
+        of_family!(
+            self,
+            rate(limit) => {
+                RateLimit::credit(limit, own(limit, Some(state))?, now, charge).map(Stored::into_state)
+            },
+            slots(_) => None,
+            shedder(_) => None,
+        )
+    }
+
     /// The share of one of so many replicas, each of which limits for itself; of a limit that is not on a rate, the
     /// whole.
     #[must_use]

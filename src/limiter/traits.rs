@@ -135,6 +135,9 @@ pub trait Stored: Sized {
 /// A limit on a rate: its state returns to that of a limit never used by itself. It can be refunded, is divided among
 /// replicas that have lost the store, and is what a request's own limit replaces.
 pub trait RateLimit: Algorithm {
+    /// [`Self::credit`] in Lua: a function with the limiter's name and `_credit`.
+    const CREDIT_SCRIPT: &'static str;
+
     /// The unit in which as much arrives as may pass at once, if there is one.
     fn unit(&self) -> Option<Unit>;
 
@@ -147,6 +150,15 @@ pub trait RateLimit: Algorithm {
     /// The share of one of so many replicas, each of which limits for itself.
     #[must_use]
     fn shared_by(self, replicas: u32) -> Self;
+
+    /// The state once it has back a charge of so much at an instant by the store's clock, less what has come back by
+    /// itself since. `None` where that would take from other charges, or where it is not known whether it would.
+    fn credit(
+        &self,
+        state: &Self::State,
+        now: Timestamp,
+        charge: (u64, Timestamp),
+    ) -> Option<Self::State>;
 
     /// Whether costs that are known only afterwards may take more than is there.
     fn overdraw(&self) -> bool;

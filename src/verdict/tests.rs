@@ -328,7 +328,7 @@ fn charged(given: &[Given]) -> Vec<(usize, u64)> {
     let question = Question::new(keys, given.iter().map(|given| given.check).collect());
     let (answer, _) = settle(&question, &vec![None; given.len()], NOW);
     let charges = question.charged(answer).into_iter();
-    charges.map(|charge| (charge.slot, charge.tokens)).collect()
+    charges.map(|charge| (charge.slot, charge.amount)).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The modules of the library, from the bottom up: each may import those before it.
-const LAYERS: [&str; 28] = [
+const LAYERS: [&str; 29] = [
     "unit",
     "clock",
     "task",
@@ -28,6 +28,7 @@ const LAYERS: [&str; 28] = [
     "renew",
     "report",
     "grant",
+    "refund",
     "rules",
     "config",
     "store",

@@ -22,13 +22,14 @@
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
 mod grants;
+mod late;
 mod ledger;
 mod rate;
 #[cfg(test)]
 mod tests;
 
 pub use grants::Grants;
-pub use ledger::{Claim, LEDGER_SCRIPT, Ledger, Returned};
+pub use ledger::{LEDGER_SCRIPT, Ledger, Returned};
 use rate::Grains;
 pub use rate::Rate;
 
@@ -352,6 +353,8 @@ impl Algorithm for Limit {
 }
 
 impl RateLimit for Limit {
+    const CREDIT_SCRIPT: &'static str = include_str!("../../../lua/token_bucket/credit.lua");
+
     fn unit(&self) -> Option<Unit> {
         self.rate.unit_of(self.burst)
     }
@@ -372,6 +375,10 @@ impl RateLimit for Limit {
         let period_us = self.rate.period_us.saturating_mul(u64::from(replicas));
         let rate = Rate { period_us, ..self.rate };
         Self { overdraw: self.overdraw, ..Self::new(rate, self.burst.div_ceil(replicas)) }
+    }
+
+    fn credit(&self, state: &State, now: Timestamp, charge: (u64, Timestamp)) -> Option<State> {
+        self.credit(state, now, charge)
     }
 
     fn overdraw(&self) -> bool {
