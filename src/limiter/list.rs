@@ -112,6 +112,17 @@ macro_rules! limiters {
             };
         }
 
+        /// Some limit of the same limiter, for the limit of whatever limiter it is.
+        macro_rules! map_each {
+            ($d it:expr, $d limit:ident => $d value:expr) => {
+                Some(match $d it {
+                    $(Limit::$Rate($d limit) => Limit::$Rate($d value),)*
+                    $(Limit::$Slots($d limit) => Limit::$Slots($d value),)*
+                    $(Limit::$Shedder($d limit) => Limit::$Shedder($d value),)*
+                })
+            };
+        }
+
         /// The same expression for all limits of a family.
         macro_rules! of_family {
             (

@@ -10,12 +10,16 @@ pub mod fleet;
 #[macro_use]
 mod list;
 mod numbers;
+mod rate;
+mod setting;
 mod slots;
 pub mod token_bucket;
 mod traits;
 pub mod utilization;
 
 pub use numbers::Numbers;
+pub use rate::Rate;
+pub use setting::Setting;
 pub use slots::SlotLimit;
 pub use traits::{Algorithm, Limiter, Properties, RateLimit, Shedder, Stored};
 
@@ -211,6 +215,12 @@ impl Limit {
     /// How much may pass at once; `None` where that is not known, or not how it limits.
     pub fn amount(&self) -> Option<u32> {
         of_each!(self, limit => limit.amount())
+    }
+
+    /// The limit with what an operator has set in place of its own; `None` where that does not fit.
+    #[must_use]
+    pub fn set(self, to: Setting) -> Option<Self> {
+        map_each!(self, limit => limit.set(to)?)
     }
 }
 

@@ -2,7 +2,7 @@
 //! [`RateLimit`] or [`Shedder`] its own [`Algorithm`] besides, a [`SlotLimit`](super::SlotLimit) nothing more. What a
 //! family has in common is written once, here and in `slots.rs`.
 
-use super::{Checked, Cost, Numbers, State, token_bucket::Grants};
+use super::{Checked, Cost, Numbers, Setting, State, token_bucket::Grants};
 use crate::{clock::Timestamp, unit::Unit};
 use std::fmt;
 
@@ -89,6 +89,10 @@ pub trait Limiter: Copy + fmt::Debug + Eq {
 
     /// How much may pass at once; `None` where that is not known, or not how it limits.
     fn amount(&self) -> Option<u32>;
+
+    /// The limit with what an operator has set in place of its own; `None` where that does not fit.
+    #[must_use]
+    fn set(self, to: Setting) -> Option<Self>;
 }
 
 /// A limiter's algorithm: a pure function of limit, state, time and cost.

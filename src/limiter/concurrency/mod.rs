@@ -9,7 +9,7 @@
 
 use crate::{
     lease::{Slots, Term},
-    limiter::{Limiter, Properties, SlotLimit},
+    limiter::{Limiter, Properties, Setting, SlotLimit},
 };
 
 /// The parameters.
@@ -50,6 +50,11 @@ impl Limiter for Limit {
 
     fn amount(&self) -> Option<u32> {
         Some(self.max)
+    }
+
+    fn set(self, to: Setting) -> Option<Self> {
+        let Setting { rate: None, burst: None, max: Some(max) } = to else { return None };
+        Some(Self { max, ..self })
     }
 }
 

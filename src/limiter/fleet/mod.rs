@@ -16,7 +16,7 @@
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},
-    limiter::{Limiter, Properties, SlotLimit, Wait},
+    limiter::{Limiter, Properties, Setting, SlotLimit, Wait},
     unit::WHOLE_PARTS,
     worker::Workers,
 };
@@ -133,6 +133,10 @@ impl Limiter for Limit {
     fn amount(&self) -> Option<u32> {
         let amount = u32::try_from(self.free(Slots::default())).unwrap_or(u32::MAX);
         (!self.is_reported()).then_some(amount)
+    }
+
+    fn set(self, _: Setting) -> Option<Self> {
+        None
     }
 }
 

@@ -24,18 +24,19 @@
 mod grants;
 mod late;
 mod ledger;
-mod rate;
 #[cfg(test)]
 mod tests;
 
+pub use crate::limiter::Rate;
 pub use grants::Grants;
 pub use ledger::{LEDGER_SCRIPT, Ledger, Returned};
-use rate::Grains;
-pub use rate::Rate;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Wait},
+    limiter::{
+        Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait,
+        rate::Grains,
+    },
     unit::Unit,
 };
 use std::num::NonZeroU64;
@@ -308,6 +309,12 @@ impl Limiter for Limit {
 
     fn amount(&self) -> Option<u32> {
         Some(self.burst)
+    }
+
+    fn set(self, to: Setting) -> Option<Self> {
+        let Setting { rate: Some(rate), burst, max: None } = to else { return None };
+        let set = Self::new(rate, burst.unwrap_or(rate.tokens));
+        Some(Self { overdraw: self.overdraw, grants: self.grants, ..set })
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, Shedder, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, Setting, Shedder, Wait},
     unit::WHOLE_PARTS,
     worker::{Bucket, Counts, Settings, Workers},
 };
@@ -151,6 +151,10 @@ impl Limiter for Limit {
     }
 
     fn amount(&self) -> Option<u32> {
+        None
+    }
+
+    fn set(self, _: Setting) -> Option<Self> {
         None
     }
 }

@@ -1,4 +1,4 @@
-//! How fast a bucket refills, as written and as counted.
+//! A rate, as written and as counted.
 
 use crate::unit::Unit;
 
@@ -58,13 +58,13 @@ impl Rate {
 /// A bucket is counted in grains, so small that both a token and a step of the refill are whole
 /// numbers of them: then refilling is exact, and no rounding adds up over a million small steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Grains {
+pub(crate) struct Grains {
     /// Grains in one token.
-    pub(super) per_token: u64,
+    pub(crate) per_token: u64,
     /// Grains that one step of the refill brings.
-    pub(super) per_step: u64,
+    pub(crate) per_step: u64,
     /// The length of a step, in microseconds.
-    pub(super) step_us: u64,
+    pub(crate) step_us: u64,
 }
 
 impl Grains {
@@ -78,7 +78,7 @@ impl Grains {
     /// rate and burst that people write. Where the bucket would then hold more grains than can be
     /// counted (four billion a day, say), grains and steps grow together by a power of two; the one
     /// rounding there is makes the refill slower, by less than a part in 500,000.
-    pub(super) fn of(rate: Rate, burst: u32) -> Self {
+    pub(crate) fn of(rate: Rate, burst: u32) -> Self {
         let divisor = greatest_common_divisor(u64::from(rate.tokens), rate.period_us).max(1);
         let exact = rate.period_us / divisor;
         let mut grains =
