@@ -103,7 +103,9 @@ impl Script {
                 // Most calls have no need of these: they are a function, because to make them costs more than to decide.
                 let others = [TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &others, &limiters, SETTLE]
                     .join("\n");
-                [clock, KEY, &rates, "local function others()", &others, "end", REQUEST].join("\n")
+                let make_rate = make_rate();
+                [clock, KEY, &rates, &make_rate, "local function others()", &others, "end", REQUEST]
+                    .join("\n")
             }
             Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
@@ -125,6 +127,15 @@ impl Script {
             }
         }
     }
+}
+
+/// A function in Lua that makes a rate by its number. It is no table, which each call would have to make.
+fn make_rate() -> String {
+    // The rates are the first of all limiters.
+    let rates = limiter::NAMES.iter().zip(limiter::RATE_SCRIPTS).zip(1..);
+    let rates =
+        rates.map(|((name, _), number)| format!("if number == {number} then return {name}() end"));
+    format!("local function make_rate(number) {} end", rates.collect::<Vec<_>>().join(" "))
 }
 
 /// A call of a script.
