@@ -3,13 +3,18 @@
 //! implementation of the traits in `traits.rs`, and its line in the list below: the enums of limits and states, their
 //! dispatch and the joined Lua follow from that list.
 //!
+//! A limiter's folder also has the reader of its mapping in rule files, see [`config`].
+//!
 //! Nothing in here reads a clock, takes a lock or does I/O.
 
 pub mod concurrency;
+pub mod config;
 pub mod fleet;
 #[macro_use]
 mod list;
 mod numbers;
+pub mod pool;
+pub mod scope;
 mod slots;
 pub mod token_bucket;
 mod traits;
@@ -24,7 +29,9 @@ use crate::{
     lease::{InFlight, Record, Slots, Term},
     unit::Unit,
     worker::{Worker, Workers},
+    yaml::Key,
 };
+use config::{Configured as _, Schema};
 
 limiters! {
     $

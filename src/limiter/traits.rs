@@ -80,6 +80,9 @@ pub trait Stored: Sized {
 /// A limit on a rate: its state returns to that of a limit never used by itself. It can be refunded, is divided among
 /// replicas that have lost the store, and is what a request's own limit replaces.
 pub trait RateLimit: Algorithm {
+    /// How to make of a limit one for costs that are known only afterwards (`overdraw`), or why there is none.
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str>;
+
     /// The unit in which as much arrives as may pass at once, if there is one.
     fn unit(&self) -> Option<Unit>;
 

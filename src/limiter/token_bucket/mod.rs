@@ -21,16 +21,17 @@
 //! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
+mod config;
 mod grants;
 mod ledger;
 mod rate;
 #[cfg(test)]
 mod tests;
 
+pub use crate::unit::Rate;
 pub use grants::Grants;
 pub use ledger::{Claim, LEDGER_SCRIPT, Ledger, Returned};
 use rate::Grains;
-pub use rate::Rate;
 
 use crate::{
     clock::Timestamp,
@@ -351,6 +352,8 @@ impl Algorithm for Limit {
 }
 
 impl RateLimit for Limit {
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str> = Ok(Self::with_overdraw);
+
     fn unit(&self) -> Option<Unit> {
         self.rate.unit_of(self.burst)
     }
