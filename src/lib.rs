@@ -43,3 +43,4 @@ pub mod telemetry;
 pub mod unit;
 pub mod verdict;
 pub mod worker;
+pub mod yaml;

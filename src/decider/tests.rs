@@ -4,11 +4,11 @@ use super::*;
 use crate::{
     config::domains_of,
     decision::Status,
-    limiter::{Rate, Setting},
+    limiter::Setting,
     order::Position,
     request::Override,
     rules::Effect,
-    unit::Unit,
+    unit::{Rate, Unit},
 };
 use support::{Test, request};
 

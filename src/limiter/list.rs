@@ -51,6 +51,36 @@ macro_rules! limiters {
         /// The other limiters in Lua.
         pub const OTHER_SCRIPTS: &[&str] = &[$($slots::Limit::SCRIPT,)* $($shedder::Limit::SCRIPT,)*];
 
+        /// The limiters as rule files have them, in the same order.
+        pub const SCHEMAS: &[Schema] = &[
+            $(Schema::of_rate::<$rate::Limit>(),)*
+            $(Schema::of_slots::<$slots::Limit>(),)*
+            $(Schema::of_shedder::<$shedder::Limit>(),)*
+        ];
+
+        /// Their keys in rule files.
+        pub const KEYS: &[Key] = &[
+            $(($rate::Limit::NAME, $rate::Limit::SUMMARY),)*
+            $(($slots::Limit::NAME, $slots::Limit::SUMMARY),)*
+            $(($shedder::Limit::NAME, $shedder::Limit::SUMMARY),)*
+        ];
+
+        $(impl From<$rate::Limit> for Limit {
+            fn from(limit: $rate::Limit) -> Self {
+                Self::$Rate(limit)
+            }
+        })*
+        $(impl From<$slots::Limit> for Limit {
+            fn from(limit: $slots::Limit) -> Self {
+                Self::$Slots(limit)
+            }
+        })*
+        $(impl From<$shedder::Limit> for Limit {
+            fn from(limit: $shedder::Limit) -> Self {
+                Self::$Shedder(limit)
+            }
+        })*
+
         enum Number {
             $($Rate,)* $($Slots,)* $($Shedder,)*
         }

@@ -3,14 +3,18 @@
 //! implementation of the traits in `traits.rs`, and its line in the list below: the enums of limits and states, their
 //! dispatch and the joined Lua follow from that list.
 //!
+//! A limiter's folder also has the reader of its mapping in rule files, see [`config`].
+//!
 //! Nothing in here reads a clock, takes a lock or does I/O.
 
 pub mod concurrency;
+pub mod config;
 pub mod fleet;
 #[macro_use]
 mod list;
 mod numbers;
-mod rate;
+pub mod pool;
+pub mod scope;
 mod setting;
 mod slots;
 pub mod token_bucket;
@@ -18,7 +22,6 @@ mod traits;
 pub mod utilization;
 
 pub use numbers::Numbers;
-pub use rate::Rate;
 pub use setting::Setting;
 pub use slots::SlotLimit;
 pub use traits::{Algorithm, Limiter, Properties, RateLimit, Shedder, Stored};
@@ -28,7 +31,9 @@ use crate::{
     lease::{InFlight, Record, Slots, Term},
     unit::Unit,
     worker::{Worker, Workers},
+    yaml::Key,
 };
+use config::{Configured as _, Schema};
 
 limiters! {
     $

@@ -1,6 +1,6 @@
 //! What an operator sets of a limit at run time, for one counter of a rule.
 
-use super::Rate;
+use crate::unit::Rate;
 use serde::{Deserialize, Serialize};
 
 /// The parameters that may be set. A limiter takes those that it has ([`Limiter::set`](super::Limiter::set)).

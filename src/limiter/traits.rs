@@ -142,6 +142,9 @@ pub trait RateLimit: Algorithm {
     /// [`Self::credit`] in Lua: a function with the limiter's name and `_credit`.
     const CREDIT_SCRIPT: &'static str;
 
+    /// How to make of a limit one for costs that are known only afterwards (`overdraw`), or why there is none.
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str>;
+
     /// The unit in which as much arrives as may pass at once, if there is one.
     fn unit(&self) -> Option<Unit>;
 

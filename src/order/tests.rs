@@ -1,8 +1,8 @@
 use super::*;
 use crate::{
     lease::Term,
-    limiter::{Limit, Rate, Setting, concurrency, token_bucket},
-    unit::Unit,
+    limiter::{Limit, Setting, concurrency, token_bucket},
+    unit::{Rate, Unit},
 };
 
 const ON: (bool, bool) = (true, false);

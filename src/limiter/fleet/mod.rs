@@ -13,6 +13,8 @@
 //! This is the fleet usage load shedder of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), but with critical requests counted: a reserve that nobody measures holds only by luck.
 
+mod config;
+
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},

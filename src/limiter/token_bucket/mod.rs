@@ -21,22 +21,22 @@
 //! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
+mod config;
 mod grants;
 mod late;
 mod ledger;
+mod rate;
 #[cfg(test)]
 mod tests;
 
-pub use crate::limiter::Rate;
+pub use crate::unit::Rate;
 pub use grants::Grants;
 pub use ledger::{LEDGER_SCRIPT, Ledger, Returned};
+use rate::Grains;
 
 use crate::{
     clock::Timestamp,
-    limiter::{
-        Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait,
-        rate::Grains,
-    },
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait},
     unit::Unit,
 };
 use std::num::NonZeroU64;
@@ -361,6 +361,7 @@ impl Algorithm for Limit {
 
 impl RateLimit for Limit {
     const CREDIT_SCRIPT: &'static str = include_str!("../../../lua/token_bucket/credit.lua");
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str> = Ok(Self::with_overdraw);
 
     fn unit(&self) -> Option<Unit> {
         self.rate.unit_of(self.burst)

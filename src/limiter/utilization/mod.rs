@@ -20,6 +20,7 @@
 //! 2017). Its sample freezes above a utilization of 1, begins to shed after 121 s where it says 28, and
 //! applies the newest report to all the time since the one before.
 
+mod config;
 #[cfg(test)]
 mod tests;
 
