@@ -10,7 +10,11 @@ pub mod fleet;
 #[macro_use]
 mod list;
 mod numbers;
+#[cfg(test)]
+pub(crate) mod samples;
 mod slots;
+#[cfg(test)]
+mod tests;
 pub mod token_bucket;
 mod traits;
 pub mod utilization;

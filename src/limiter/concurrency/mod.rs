@@ -7,6 +7,9 @@
 //! This is the concurrent requests limiter of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), with a lease for each request in place of a sorted set of all of them.
 
+#[cfg(test)]
+mod samples;
+
 use crate::{
     lease::{Slots, Term},
     limiter::{Limiter, Properties, SlotLimit},

@@ -13,6 +13,9 @@
 //! This is the fleet usage load shedder of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), but with critical requests counted: a reserve that nobody measures holds only by luck.
 
+#[cfg(test)]
+mod samples;
+
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},

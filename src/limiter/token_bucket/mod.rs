@@ -25,6 +25,8 @@ mod grants;
 mod ledger;
 mod rate;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 pub use grants::Grants;

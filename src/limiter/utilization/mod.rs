@@ -21,6 +21,8 @@
 //! applies the newest report to all the time since the one before.
 
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 use crate::{

@@ -4,11 +4,9 @@ use super::{
     Names, World, for_all,
     history::{Event, SECOND, any_history},
     is_in, key,
+    support::Redis,
 };
-use crate::support::Redis;
-use proptest::prelude::*;
-use redis::{Connection, Value};
-use tollgate::{
+use crate::{
     clock::Timestamp,
     key::Key,
     limiter::{Cost, Limit, token_bucket},
@@ -19,6 +17,8 @@ use tollgate::{
     unit::Unit,
     verdict::{self, Answer, Check, Question},
 };
+use proptest::prelude::*;
+use redis::{Connection, Value};
 
 /// How many requests a batch has here.
 const TOGETHER: usize = 7;
