@@ -26,6 +26,8 @@ mod fingerprint;
 mod id;
 mod in_flight;
 mod record;
+#[cfg(test)]
+pub(crate) mod samples;
 mod term;
 
 #[cfg(test)]

@@ -131,6 +131,39 @@ macro_rules! limiters {
             }
         }
 
+        #[cfg(test)]
+        impl samples::Samples {
+            /// Those of the limits on rates, in the order of [`NAMES`].
+            pub(crate) fn of_rates() -> Vec<Self> {
+                vec![$(Self::of_rate::<$rate::Limit>(Limit::$Rate),)*]
+            }
+
+            /// Those of the limits on slots.
+            pub(crate) fn of_slots() -> Vec<Self> {
+                vec![$(Self::of_slot_limit::<$slots::Limit>(Limit::$Slots),)*]
+            }
+
+            /// Those of the load shedders.
+            pub(crate) fn of_shedders() -> Vec<Self> {
+                vec![$(Self::of_shedder::<$shedder::Limit>(Limit::$Shedder),)*]
+            }
+        }
+
+        #[cfg(test)]
+        impl State {
+            /// The bytes of the state of a limit, as the scripts write them; `None` where it is of no limit.
+            pub(crate) fn write(&self) -> Option<Vec<u8>> {
+                match self {
+                    $(Self::$Rate(state) => {
+                        Some(<$rate::Limit as samples::SampledRate>::write(state))
+                    })*
+                    Self::InFlight(state) => Some(samples::write_in_flight(state)),
+                    Self::Workers(state) => Some(samples::write_workers(state)),
+                    Self::Lease(_) | Self::Worker(_) => None,
+                }
+            }
+        }
+
         /// The same expression for the limit of whatever limiter it is.
         macro_rules! of_each {
             ($d it:expr, $d limit:ident => $d value:expr) => {

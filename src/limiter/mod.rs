@@ -14,9 +14,13 @@ pub mod fleet;
 mod list;
 mod numbers;
 pub mod pool;
+#[cfg(test)]
+pub(crate) mod samples;
 pub mod scope;
 mod setting;
 mod slots;
+#[cfg(test)]
+mod tests;
 pub mod token_bucket;
 mod traits;
 pub mod utilization;

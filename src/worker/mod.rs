@@ -5,6 +5,8 @@
 //! each worker, so that its next report takes the place of the last.
 
 mod load;
+#[cfg(test)]
+pub(crate) mod samples;
 mod settings;
 #[cfg(test)]
 mod tests;

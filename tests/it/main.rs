@@ -53,5 +53,4 @@ mod tasks;
 mod telemetry;
 mod tidy;
 mod tls;
-mod twins;
 mod utilization;

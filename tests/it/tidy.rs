@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The modules of the library, from the bottom up: each may import those before it.
-const LAYERS: [&str; 29] = [
+const LAYERS: [&str; 30] = [
     "unit",
     "clock",
     "task",
@@ -75,6 +75,9 @@ const NAMED: [(&str, &[&str], &[&str]); 4] = [
     ),
 ];
 
+/// Names of folders and files that are there in tests only.
+const TESTS: [&str; 3] = ["tests", "samples", "twins"];
+
 /// A file of `src/`: its path from there, and its code, without comments and tests.
 struct File {
     path: String,
@@ -139,9 +142,10 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(folder).unwrap() {
             let path: PathBuf = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            if path.is_dir() && name != "tests" {
+            let is_of_tests = TESTS.contains(&name.strip_suffix(".rs").unwrap_or(name));
+            if path.is_dir() && !is_of_tests {
                 folders.push(path);
-            } else if name.ends_with(".rs") && name != "tests.rs" {
+            } else if name.ends_with(".rs") && !is_of_tests {
                 let text = fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
                 let is_comment = |line: &&str| line.trim_start().starts_with("//");

@@ -8,6 +8,8 @@
 //! 2017), with a lease for each request in place of a sorted set of all of them.
 
 mod config;
+#[cfg(test)]
+mod samples;
 
 use crate::{
     lease::{Slots, Term},

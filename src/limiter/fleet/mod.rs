@@ -14,6 +14,8 @@
 //! 2017), but with critical requests counted: a reserve that nobody measures holds only by luck.
 
 mod config;
+#[cfg(test)]
+mod samples;
 
 use crate::{
     clock::Timestamp,

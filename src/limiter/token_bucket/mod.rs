@@ -27,6 +27,8 @@ mod late;
 mod ledger;
 mod rate;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 pub use crate::unit::Rate;

@@ -22,6 +22,8 @@
 
 mod config;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 
 use crate::{

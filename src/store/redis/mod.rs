@@ -30,6 +30,8 @@ mod seat;
 pub mod shadow;
 pub mod stored;
 mod survey;
+#[cfg(test)]
+mod twins;
 mod way;
 
 pub use address::{Address, AddressError, Certificates};

@@ -4,27 +4,31 @@
 mod authority;
 mod collector;
 mod envoy;
+mod files;
 mod lease;
 mod metrics;
 mod prometheus;
 mod proxy;
 mod redis;
+mod wait;
 mod worker;
 
 pub(crate) use authority::{Authority, Identity, TlsClient};
 pub(crate) use collector::{Collector, text as span_text};
 pub(crate) use envoy::{CONNECTION_MANAGER, envoy_example, start_envoy};
+pub(crate) use files::TempDir;
 pub(crate) use lease::{Hold, Leases, acquire, span};
 pub(crate) use metrics::Metrics;
 pub(crate) use prometheus::Prometheus;
 pub(crate) use proxy::Proxy;
 pub(crate) use redis::{Redis, free_port, libfaketime};
+pub(crate) use wait::{PATIENCE, a_second, until};
 pub(crate) use worker::{Reports, report};
 
 use std::{
     env, fs,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     process::{ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -38,27 +42,6 @@ use tokio::{
     time,
 };
 
-/// Long enough for a busy machine; only a failure ever lasts so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits for a second, for what is promised to be so once a second is over. All other waiting is [`until`].
-pub(crate) async fn a_second() {
-    time::sleep(Duration::from_secs(1)).await;
-}
-
-/// Asks until there is an answer.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("waited in vain until {what}"))
-}
-
 /// Reads a YAML file of the repository. The reader nests deeply in a debug build, so it gets a stack of
 /// its own.
 pub(crate) fn yaml(file: &str) -> serde_json::Value {
@@ -68,26 +51,6 @@ pub(crate) fn yaml(file: &str) -> serde_json::Value {
     let read =
         reader.spawn(move || serde_saphyr::from_str(&text).map_err(|error| error.to_string()));
     read.unwrap().join().unwrap().unwrap_or_else(|error| panic!("{file}: {error}"))
-}
-
-/// A directory of one test, gone with it.
-pub(crate) struct TempDir(tempfile::TempDir);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// Writes a file into it and says where that is.
-    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path().join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
-    }
 }
 
 /// Where a server keeps its states.

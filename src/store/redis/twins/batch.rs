@@ -2,16 +2,19 @@
 
 use super::{
     Names, World, for_all,
-    history::{Event, SECOND, What, any_check, any_history, any_rate, any_step},
-    is_in, key, told as command,
+    history::{Event, SECOND, What, any_check, any_history, any_step},
+    is_in, key,
+    support::Redis,
+    told as command,
 };
-use crate::support::Redis;
-use proptest::prelude::*;
-use redis::{Connection, Value};
-use tollgate::{
+use crate::{
     clock::Timestamp,
     key::Key,
-    limiter::{Cost, Limit, token_bucket},
+    limiter::{
+        Cost, Limit,
+        samples::{Samples, any_limit},
+        token_bucket,
+    },
     store::redis::{
         batch::{Batch, Said},
         script::{self, CLOCK, Call, Reply, Script},
@@ -19,6 +22,8 @@ use tollgate::{
     unit::Unit,
     verdict::{self, Answer, Check, Question},
 };
+use proptest::prelude::*;
+use redis::{Connection, Value};
 
 /// How many requests a batch has here.
 const TOGETHER: usize = 7;
@@ -169,8 +174,10 @@ async fn where_many_keys_may_not_be_read_at_once_each_is() {
 
 /// Checks of rates, each of a state of its own, one question after the other.
 fn any_of_rates() -> impl Strategy<Value = Vec<(i64, Question)>> {
-    prop::collection::vec(any_rate(), 1..3).prop_flat_map(|rates| {
-        let asked = prop::collection::vec(any_check(rates), 1..4).prop_map(|mut asked| {
+    let rate = any_limit(&Samples::of_rates());
+    prop::collection::vec(rate, 1..3).prop_flat_map(|rates| {
+        let check = any_check(prop::sample::select(rates));
+        let asked = prop::collection::vec(check, 1..4).prop_map(|mut asked| {
             let mut names = Vec::new();
             asked.retain(|asking| {
                 let is_new = !names.contains(&asking.name);

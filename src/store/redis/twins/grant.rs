@@ -3,24 +3,26 @@
 
 use super::{
     World, for_all,
-    history::{any_rate, any_state, any_step, key},
+    history::{any_step, key},
     stored, told,
 };
-use proptest::prelude::*;
-use redis::Commands as _;
-use std::{collections::BTreeMap, num::NonZeroU64};
-use tollgate::{
+use crate::{
     clock::Timestamp,
     grant::{Ask, Change, grant},
     key::Key,
     limiter::{
-        Cost, Limit,
+        Cost, Limit, State,
+        samples::SampledRate as _,
         token_bucket::{self, Ledger, Returned},
     },
     refund::{Refund, refund},
     store::redis::script::{self, Call, Reply},
+    unit::Unit,
     verdict::{self, Check, Question, Write},
 };
+use proptest::prelude::*;
+use redis::Commands as _;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
 const NOW_US: i64 = 1_800_000_000_000_000;
 
@@ -59,13 +61,7 @@ type Asks = BTreeMap<usize, Asking>;
 
 fn any_asks() -> impl Strategy<Value = Vec<(i64, Asks)>> {
     // Few limits, so that a bucket is met by several of them, as when rules change.
-    let limits = prop::collection::vec(any_rate(), 1..3).prop_map(|limits| {
-        let limits = limits.into_iter().map(|limit| match limit {
-            Limit::TokenBucket(limit) => limit,
-            other => panic!("{other:?}"),
-        });
-        limits.collect::<Vec<_>>()
-    });
+    let limits = prop::collection::vec(token_bucket::Limit::any(), 1..3);
     limits.prop_flat_map(|limits| {
         let asks = prop::collection::btree_map(0..NAMES, any_asking(limits), 1..=NAMES);
         prop::collection::vec((any_step(), asks), 1..10)
@@ -123,7 +119,8 @@ impl World {
 
 #[tokio::test]
 async fn the_script_hands_out_and_takes_back_what_rust_does() {
-    let first = any_state().prop_filter("a bucket", |(key, _)| names().contains(key));
+    let first = token_bucket::Limit::any_state()
+        .prop_map(|state| (key("token_bucket", 0), State::TokenBucket(state)));
     for_all(&(prop::option::of(first), any_asks()), |redis, scripts, (first, history)| {
         redis::cmd("FLUSHALL").exec(redis).unwrap();
         let (mut world, mut claims, mut drawn) = (World::default(), Claims::default(), 0);
@@ -180,11 +177,11 @@ async fn the_script_hands_out_and_takes_back_what_rust_does() {
 
 #[tokio::test]
 async fn what_is_no_bucket_is_deleted_and_nothing_else_is_done() {
-    for_all(&super::any_bytes(), |redis, scripts, bytes| {
+    for_all(&token_bucket::Limit::any_broken(), |redis, scripts, bytes| {
         redis::cmd("FLUSHALL").exec(redis).unwrap();
         let keys = names();
         redis.set::<_, _, ()>(keys[1].as_str(), bytes).unwrap();
-        let limit = token_bucket::Limit::per_unit(5, tollgate::unit::Unit::Day);
+        let limit = token_bucket::Limit::per_unit(5, Unit::Day);
         let ask = Ask { limit, returned: Vec::new(), wanted: 3, drawn: NonZeroU64::MIN };
         let mut answer = || {
             let now = Timestamp::from_micros(NOW_US.unsigned_abs());

@@ -1,10 +1,7 @@
 //! What rules in shadow did: added up in Lua as in Rust, and kept for as long.
 
 use super::{MARGIN_MS, for_all, told};
-use proptest::prelude::*;
-use redis::{Commands as _, Connection};
-use std::collections::BTreeMap;
-use tollgate::{
+use crate::{
     clock::Timestamp,
     key::Key,
     shadow::{Counter, Counts, PLACES, Seen, Slots, Top},
@@ -13,6 +10,9 @@ use tollgate::{
         shadow,
     },
 };
+use proptest::prelude::*;
+use redis::{Commands as _, Connection};
+use std::collections::BTreeMap;
 
 const SECOND: i64 = 1_000_000;
 

@@ -7,8 +7,21 @@ mod grant;
 mod history;
 mod shadow;
 mod stored;
+mod support;
 
-use crate::support::Redis;
+use super::script::{self, Call, Reply, Script};
+use crate::{
+    clock::Timestamp,
+    key::Key,
+    lease::{LeaseId, Release, Term},
+    limiter::{
+        State,
+        samples::{Samples, WORKERS, any_broken_of, any_limit, doubles},
+    },
+    release, renew, report,
+    verdict::{self, Write},
+    worker::{Load, Report, Settings},
+};
 use history::{Event, SECOND, What, YEAR, any_check, any_history, any_state, id, key, keys};
 use proptest::{
     prelude::*,
@@ -16,17 +29,7 @@ use proptest::{
 };
 use redis::{Cmd, Commands as _, Connection, Value};
 use std::{cell::RefCell, collections::BTreeMap, fmt::Debug};
-use tollgate::{
-    clock::Timestamp,
-    key::Key,
-    lease::{LeaseId, Release, Term},
-    limiter::{Limit, State, concurrency, token_bucket},
-    release, renew, report,
-    store::redis::script::{self, Call, Reply, Script},
-    unit::Unit,
-    verdict::{self, Write},
-    worker::{Load, Report, Settings},
-};
+use support::Redis;
 
 /// The clock of this test.
 const TOLD: &str = "local function now_us() return tonumber(ARGV[#ARGV]) end";
@@ -177,79 +180,31 @@ async fn the_scripts_make_of_any_state_what_rust_does() {
     .await;
 }
 
-/// Bytes that are no state, most of them nearly one.
-fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
-    let good = || (1..=1_u64 << 53).prop_map(|count| count as f64);
-    let bad_count = || {
-        prop_oneof![
-            Just(f64::NAN),
-            Just(f64::INFINITY),
-            Just(-1.0),
-            Just(0.5),
-            Just(2.0_f64.powi(53) + 2.0),
-            any::<f64>().prop_filter("a count", |it| it.fract() != 0.0 || *it < 0.0 || *it > 1e16),
-        ]
-    };
-    let nearly = (good(), good(), bad_count(), 0..3_usize).prop_map(|(a, b, bad, place)| {
-        let mut numbers = vec![a, b];
-        // A token of no grains is none.
-        let bad = if place == 2 && bad == 0.5 { 0.0 } else { bad };
-        numbers.insert(place, bad);
-        numbers.into_iter().flat_map(f64::to_le_bytes).collect()
-    });
-    let other = prop::collection::vec(any::<u8>(), 0..40)
-        .prop_filter("the length of a state", |bytes| bytes.len() != 24);
-    let no_ledger = prop_oneof![(Just(0.0), good()), (bad_count(), good()), (good(), bad_count())];
-    let no_ledger = (good(), good(), good(), no_ledger).prop_map(|(a, b, c, (since, charged))| {
-        [a, b, c, since, charged].into_iter().flat_map(f64::to_le_bytes).collect()
-    });
-    prop_oneof![nearly, other, no_ledger]
-}
-
 #[tokio::test]
-async fn the_script_deletes_what_is_no_state_and_decides_from_then_on() {
-    let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(5, Unit::Day));
-    let found = (any_bytes(), any_check(vec![limit]));
-    for_all(&found, |redis, names, (bytes, asking)| {
-        let key = key("token_bucket", 0);
-        redis.set::<_, _, ()>(key.as_str(), bytes).unwrap();
-        let mut asking = asking.clone();
-        asking.name = 0;
-        let asked = What::Ask(vec![asking], None);
-        let question = asked.question().unwrap();
-        let mut answer = || {
-            let now = Timestamp::from_micros(1_800_000_000_000_000);
-            let reply = told(&Call::request(&question), names, now).query(redis).unwrap();
-            script::read_answer(&reply, &question)
-        };
-        prop_assert_eq!(answer(), Some(Reply::Deleted(0)));
-        prop_assert!(matches!(answer(), Some(Reply::Done(_))));
-        Ok(())
-    })
-    .await;
-}
-
-/// Bytes that are nothing in flight, most of them nearly.
-fn any_bytes_in_flight() -> impl Strategy<Value = Vec<u8>> {
-    let instant = 1_800_000_000_000_000_f64;
-    let good = vec![instant, instant + 1.0, 1.0, 2.0, instant + 2.0, 0.0, 1.0];
-    let bad = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(0.5), Just(1e17)];
-    let one_bad = (bad, 0..good.len()).prop_map({
-        let good = good.clone();
-        move |(bad, place)| {
-            let mut numbers = good.clone();
-            numbers[place] = bad;
-            numbers
-        }
-    });
-    let out_of_order = [vec![instant, 9.0, 1.0, 0.0, 8.0, 1.0, 0.0], vec![instant, 9.0, 0.0, 0.0]];
-    let numbers = prop_oneof![
-        4 => one_bad,
-        1 => prop::sample::select(out_of_order.to_vec()),
-        1 => (0..good.len()).prop_filter("the length of a state", |length| length % 3 != 1)
-            .prop_map(move |length| good[..length].to_vec()),
-    ];
-    numbers.prop_map(|numbers| numbers.into_iter().flat_map(f64::to_le_bytes).collect())
+async fn the_script_deletes_what_is_no_state_of_its_limiter_and_decides_from_then_on() {
+    // A request reads only the head of what stands under a pool's key: reports, which write it, read all of it.
+    let limiters = [Samples::of_rates(), Samples::of_slots()].concat();
+    for Samples { name: limiter, limits, broken, .. } in limiters {
+        for_all(&(broken, any_check(limits)), |redis, names, (bytes, asking)| {
+            redis::cmd("FLUSHALL").exec(redis).unwrap();
+            let mut asking = asking.clone();
+            asking.name = 0;
+            let asked = What::Ask(vec![asking], None);
+            let question = asked.question().unwrap();
+            let key = key(limiter, 0);
+            let place = question.keys.iter().position(|its| *its == key).unwrap();
+            redis.set::<_, _, ()>(key.as_str(), bytes).unwrap();
+            let mut answer = || {
+                let now = Timestamp::from_micros(1_800_000_000_000_000);
+                let reply = told(&Call::request(&question), names, now).query(redis).unwrap();
+                script::read_answer(&reply, &question)
+            };
+            prop_assert_eq!(answer(), Some(Reply::Deleted(place)), "{}", limiter);
+            prop_assert!(matches!(answer(), Some(Reply::Done(_))));
+            Ok(())
+        })
+        .await;
+    }
 }
 
 /// Bytes that are no record: one that is cut off, or has a kind that there is none of, or more behind it.
@@ -269,28 +224,21 @@ fn any_bytes_of_a_record() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[tokio::test]
-async fn what_is_nothing_in_flight_and_no_record_is_deleted_as_well() {
-    let limit = Limit::Concurrency(concurrency::Limit {
-        max: 5,
-        term: Term::default(),
-        weighs_hits: false,
-    });
-    let asking = any_check(vec![limit]).prop_filter("takes", |asking| asking.takes());
-    let found = (any_bytes_in_flight(), any_bytes_of_a_record(), asking);
-    for_all(&found, |redis, names, (in_flight, record, asking)| {
+async fn what_is_no_record_of_a_lease_is_deleted_as_well() {
+    let asking = any_check(any_limit(&Samples::of_slots()));
+    let asking = asking.prop_filter("takes", |asking| asking.takes());
+    for_all(&(any_bytes_of_a_record(), asking), |redis, names, (record, asking)| {
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
         let mut asking = asking.clone();
         asking.name = 0;
         let question = What::Ask(vec![asking], None).question().unwrap();
         let now = Timestamp::from_micros(1_800_000_000_000_000);
-        let [state, lease] = &question.keys[..] else { panic!("{question:?}") };
-        for (place, key, bytes) in [(0, state, in_flight), (1, lease, record)] {
-            redis::cmd("FLUSHALL").exec(redis).unwrap();
-            redis.set::<_, _, ()>(key.as_str(), bytes).unwrap();
-            let reply = told(&Call::request(&question), names, now).query(redis).unwrap();
-            let answer = script::read_answer(&reply, &question);
-            prop_assert_eq!(answer, Some(Reply::Deleted(place)));
-            prop_assert_eq!(redis.keys::<_, Vec<String>>("*").unwrap().len(), 0);
-        }
+        let [.., lease] = &question.keys[..] else { panic!("{question:?}") };
+        redis.set::<_, _, ()>(lease.as_str(), record).unwrap();
+        let reply = told(&Call::request(&question), names, now).query(redis).unwrap();
+        let answer = script::read_answer(&reply, &question);
+        prop_assert_eq!(answer, Some(Reply::Deleted(question.keys.len() - 1)));
+        prop_assert_eq!(redis.keys::<_, Vec<String>>("*").unwrap().len(), 0);
         // Whoever releases or renews meets it, too.
         redis.set::<_, _, ()>(lease.as_str(), record).unwrap();
         let id = id(0);
@@ -305,46 +253,12 @@ async fn what_is_nothing_in_flight_and_no_record_is_deleted_as_well() {
     .await;
 }
 
-/// Numbers that are the workers of a pool, or what one of them said, but for one that is none.
-fn any_bytes_of(good: &'static [f64]) -> impl Strategy<Value = Vec<u8>> {
-    let bad = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(0.5), Just(1e17)];
-    let one_bad = (bad, 0..good.len()).prop_map(|(bad, place)| {
-        let mut numbers = good.to_vec();
-        // Pressure alone may be negative.
-        numbers[place] = if place == 2 && bad == -1.0 { -0.5 } else { bad };
-        numbers
-    });
-    let cut_off = (0..good.len()).prop_map(|length| good[..length].to_vec());
-    let numbers = prop_oneof![4 => one_bad, 1 => cut_off];
-    numbers.prop_map(|numbers| numbers.into_iter().flat_map(f64::to_le_bytes).collect())
-}
-
-/// Two workers of three slots, one report fresh for longer than the other.
-const WORKERS: &[f64] = &[
-    1.7e15,
-    1.8e15,
-    5.0,
-    1e8,
-    2.0,
-    3.0,
-    2e6,
-    1.800_000_1e15,
-    7.0,
-    1.9e15, // all
-    1.800_000_1e15,
-    1.0,
-    1.0,
-    1e6, // the first
-    1.800_000_2e15,
-    1.0,
-    2.0,
-    1e6, // the second
-];
+/// What a worker said last.
 const WORKER: &[f64] = &[1.7e15, 1.9e15, 1.0, 1e6, 5.0];
 
 #[tokio::test]
 async fn what_is_no_pool_and_no_worker_is_deleted_as_well() {
-    let found = (any_bytes_of(WORKERS), any_bytes_of(WORKER));
+    let found = (any_broken_of(WORKERS), any_broken_of(WORKER));
     for_all(&found, |redis, names, (workers, worker)| {
         let keys = history::report_keys(0, 0);
         let settings = Settings::default();
@@ -355,9 +269,7 @@ async fn what_is_no_pool_and_no_worker_is_deleted_as_well() {
             let reply = told(&Call::report(&keys, &report), names, now).query(redis).unwrap();
             script::read_reported(&reply)
         };
-        let plain = |numbers: &[f64]| -> Vec<u8> {
-            numbers.iter().copied().flat_map(f64::to_le_bytes).collect()
-        };
+        let plain = |numbers: &[f64]| -> Vec<u8> { doubles(numbers.iter().copied()) };
         for (place, pair) in
             [[workers.clone(), plain(WORKER)], [plain(WORKERS), worker.clone()]].iter().enumerate()
         {
