@@ -1,5 +1,4 @@
--- Hands out tokens ahead of need as one atomic step, and takes back those that were not used: what is left of a chunk,
--- and what was charged too late. It is `grant` of src/grant/mod.rs in Lua, name by name; what it is good for is told
+-- Hands out tokens ahead of need as one atomic step, and takes back those that were not used. It is `grant` of src/grant/mod.rs in Lua, name by name; what it is good for is told
 -- there.
 --
 -- KEYS[n]  The buckets, none twice.
@@ -9,9 +8,8 @@
 --            drawn     a random number above 0, by which what is charged from now on is known, where there is no ledger
 --            returned  so many times tokens come back; for each of them
 --              tokens   how many
---              since    by which ledger they are claimed; 0 where they are by time
---              at       what that ledger had charged directly after they were; or when they were charged, as a script
---                       has said it
+--              since    by which ledger they are claimed
+--              charged  what that ledger had charged directly after they were
 --
 -- The reply is whole numbers: 0, then for each bucket
 --            tokens      handed out
@@ -37,7 +35,7 @@ local function read(arguments)
     ask.wanted, ask.drawn, count, at = struct.unpack('<ddd', arguments, at)
     for number = 1, count do
       local returned = {}
-      returned.tokens, returned.since, returned.at, at = struct.unpack('<ddd', arguments, at)
+      returned.tokens, returned.since, returned.charged, at = struct.unpack('<ddd', arguments, at)
       ask.returned[number] = returned
     end
     ask.text = get(key)
@@ -52,12 +50,9 @@ end
 local function take_back(ask)
   local state, void = ask.text, 0
   for _, returned in ipairs(ask.returned) do
-    local holds = false
-    if state then
-      state, holds =
-        give_back(ask.limit, state, now, returned.tokens, returned.since, returned.at)
-    end
-    void = void + (holds and 0 or returned.tokens)
+    local credited = state and give_back(state, returned.tokens, returned.since, returned.charged)
+    state = credited or state
+    void = void + (credited and 0 or returned.tokens)
   end
   return state, void
 end
@@ -80,11 +75,6 @@ local function grant(ask)
   remaining, ask.full_in_us = buckets.left(limit, state, now)
   local next_in_us = buckets.check(limit, state, now, TAKE, remaining + 1)
   return tokens, remaining, math.max(next_in_us, 0), since, charged, void
-end
-
--- Keeps another string for as long as what was there would have been.
-local function keep_as_long(key, text)
-  redis.call('SET', key, text, 'KEEPTTL')
 end
 
 -- Stores what a bucket has become. One that only got something back is kept for as long as before: that needs no rate.

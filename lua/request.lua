@@ -4,9 +4,9 @@
 -- KEYS[n]  The states that the requests are about: those of the first, then those of the second, and so on. In one
 --          request no key stands twice. Where it takes a lease, its last key is that of the lease's record.
 -- ARGV[1]  The limits that are checked, each once or oftener, in little-endian doubles:
---            limiter  which of the makers in lua/settle.lua
+--            limiter  its number: its place among the limiters, the rates being first
 --          and what the limiter's `limit` reads.
--- ARGV[2]  The requests, in little-endian doubles. One that is a single check of a token bucket:
+-- ARGV[2]  The requests, in little-endian doubles. One that is a single check of a rate:
 --            alone    -1
 --            limit    the place of its limit in ARGV[1]
 --            cost     0 takes, 1 peeks, 2 gives back
@@ -15,8 +15,8 @@
 --            keys     how many of them are its own
 --            checks   how many
 --            lease    how many bytes say of its lease what lua/lease/record.lua tells; 0 where it takes none
---            apart    1 where each check is one of a token bucket, none is settled whatever else the request meets, and
---                     each has a key of its own, in order; else 0
+--            apart    1 where each check is one of a rate, none is settled whatever else the request meets, and each has
+--                     a key of its own, in order; else 0
 --          for each check
 --            slot     the place of its state among the request's own keys
 --            limit, cost, amount
@@ -40,9 +40,12 @@
 --                        is in nobody's way any more, and nothing else written. 0 where it met an error, and may
 --                        have written half of what it had to; that is the next in the reply then.
 -- What befalls one request befalls no other.
+--
+-- Before it, `make_rate` makes a rate by its number, and is nil for any other limiter. What tells a rate from those: its
+-- state is the string that is stored, so that `check` takes what stands under a key, and returns nothing where that is
+-- no state; and a state is as good as new once `full_in_us` have passed.
 
 local pack, unpack = struct.pack, struct.unpack
-local TOKEN_BUCKET = 1
 local ALONE = -1
 local PEEK = 1
 local ENFORCED = 0
@@ -66,28 +69,24 @@ local function need_others()
   end
 end
 
-local function make(number)
-  if number == TOKEN_BUCKET then
-    return token_bucket()
-  end
-  need_others()
-  return makers[number]()
-end
-
 local function read_limits(arguments)
   local made, at = {}, 1
   while at <= #arguments do
     local number, limit
     number, at = unpack('<d', arguments, at)
-    local limiter = made[number] or make(number)
+    local limiter = made[number] or make_rate(number)
+    if not limiter then
+      need_others()
+      limiter = makers[number]()
+    end
     made[number] = limiter
     limit, at = limiter.limit(arguments, at)
     limits[#limits + 1], limiters[#limiters + 1] = limit, limiter
   end
 end
 
--- Stores what a token bucket has become. As soon as it is full it is as good as new. One that has not changed is kept for as
--- long as this limit tells it from a new one: another may have stored it, and have needed less.
+-- Stores what a rate's state has become. As soon as the limit is full the state is as good as new. One that has not
+-- changed is kept for as long as this limit tells it from a new one: another may have stored it, and have needed less.
 local function store(key, state, full_in_us, text)
   if state and state ~= text then
     keep(key, state, full_in_us > 0 and now + full_in_us or 0, text, now, 0)
@@ -96,7 +95,7 @@ local function store(key, state, full_in_us, text)
   end
 end
 
--- A single check of a token bucket. There is nothing to settle: what it says is what becomes of the request. Returns
+-- A single check of a rate. There is nothing to settle: what it says is what becomes of the request. Returns
 -- the slot of its key where that holds no state.
 local function check_alone(key, number, cost, amount)
   local text = get(key)
@@ -109,9 +108,9 @@ local function check_alone(key, number, cost, amount)
   told[#told + 1] = pack('<ddd', over, over == 0 and remaining or 0, full_in_us)
 end
 
--- Checks of token buckets apart from each other, of which none is settled whatever else the request meets. Where all pass
--- there is nothing to settle either, and where one that is enforced does not, nothing is taken. Returns whether it is
--- one of these: else nothing was done.
+-- Checks of rates apart from each other, of which none is settled whatever else the request meets. Where all pass there is
+-- nothing to settle either, and where one that is enforced does not, nothing is taken. Returns whether it is one of these:
+-- else nothing was done.
 local function check_apart(requests, at, before, count)
   local is_over, is_refused = false, false
   for place = 1, count do

@@ -71,6 +71,59 @@ impl fmt::Display for Unit {
     }
 }
 
+/// So many tokens in so much time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Tokens per period. 0 never refills.
+    pub tokens: u32,
+    /// The period, in microseconds. Never 0.
+    pub period_us: u64,
+}
+
+impl Rate {
+    /// So many tokens in one unit.
+    pub const fn per(tokens: u32, unit: Unit) -> Self {
+        Self { tokens, period_us: unit.micros() }
+    }
+
+    /// In how many seconds so many tokens arrive, rounded up; `None` where none ever do.
+    pub fn seconds_for(self, tokens: u32) -> Option<u64> {
+        let micros = u128::from(tokens) * u128::from(self.period_us);
+        let per_second = u128::from(self.tokens) * 1_000_000;
+        let seconds = (per_second > 0).then(|| micros.div_ceil(per_second))?;
+        Some(u64::try_from(seconds).unwrap_or(u64::MAX))
+    }
+
+    /// The unit in which exactly `amount` tokens arrive, if there is one; its own first.
+    pub fn unit_of(self, amount: u32) -> Option<Unit> {
+        let arrives_in = |unit: &Unit| {
+            u128::from(self.tokens) * u128::from(unit.micros())
+                == u128::from(amount) * u128::from(self.period_us)
+        };
+        self.unit().filter(arrives_in).or_else(|| Unit::ALL.into_iter().find(arrives_in))
+    }
+
+    /// For people: `100 per second`, or `100 per 30s`.
+    pub fn in_words(self) -> String {
+        let period = self.unit().map_or_else(|| self.period(), |unit| unit.to_string());
+        format!("{} per {period}", self.tokens)
+    }
+
+    /// The period as a rule file writes it: `30s`, or `250ms`.
+    pub fn period(self) -> String {
+        if self.period_us.is_multiple_of(1_000_000) {
+            format!("{}s", self.period_us / 1_000_000)
+        } else {
+            format!("{}ms", self.period_us / 1_000)
+        }
+    }
+
+    /// The unit that is its period, if one is.
+    fn unit(self) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit.micros() == self.period_us)
+    }
+}
+
 /// A time that was measured, in microseconds, rounded for people: `0.8 s`, `45 s`, `12 min`.
 pub fn span(micros: u64) -> String {
     let tenths = micros.saturating_add(50_000) / 100_000;

@@ -21,7 +21,7 @@ use crate::{
     lease::{
         Attempt, By, Fingerprint, Found, Hold, InFlight, LeaseId, Leased, Record, Taking, Term,
     },
-    limiter::{Checked, Cost, Limit, State, Wait, token_bucket},
+    limiter::{Checked, Cost, Limit, State, Wait},
     worker::{Settings, Worker, Workers},
 };
 use smallvec::SmallVec;
@@ -49,9 +49,9 @@ pub struct Charge {
     /// Which of the request's states.
     pub slot: usize,
     /// The limit by which it was charged.
-    pub limit: token_bucket::Limit,
-    /// How many tokens.
-    pub tokens: u64,
+    pub limit: Limit,
+    /// How much.
+    pub amount: u64,
 }
 
 impl Question {
@@ -107,11 +107,9 @@ impl Question {
             return Vec::new();
         }
         let charges = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
-            let (Limit::TokenBucket(limit), Cost::Take(tokens)) = (check.limit, check.cost) else {
-                return None;
-            };
+            let Cost::Take(amount) = check.cost else { return None };
             let is_charged = check.is_charge() && outcome.over.is_none();
-            is_charged.then_some(Charge { slot: check.slot, limit, tokens })
+            is_charged.then_some(Charge { slot: check.slot, limit: check.limit, amount })
         });
         charges.collect()
     }
@@ -209,11 +207,32 @@ pub struct Answer {
 pub struct Verdict {
     /// One for each check, in order.
     pub outcomes: Vec<Outcome>,
+    /// What each check did to the request, in order.
+    pub findings: Findings,
     /// What became of the lease.
     pub leased: Leased,
     /// Why it is refused; `None` where it is admitted.
     pub refusal: Option<Refusal>,
 }
+
+/// What one check did to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// It passed. Where the request is admitted, its limit is charged.
+    Passed,
+    /// Its limit is over, and the request is refused for it.
+    Refused,
+    /// Its limit is over and in shadow mode: the request would be refused for it.
+    WouldRefuse,
+    /// Its limit is over, and it is a quota, but another quota of the request passes. (A quota in shadow mode passes for
+    /// an enforced one, but not for another one in shadow mode, unless it has room.)
+    StoodAside,
+    /// It gives back, which says nothing about what is left.
+    GaveBack,
+}
+
+/// One for each check of a request.
+pub type Findings = SmallVec<[Finding; 16]>;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,7 +351,7 @@ pub fn settle(
         return (Answer { outcomes, leased }, write.into_iter().collect());
     }
     let mut outcomes = run(checks, &mut states, now);
-    let is_refused = refusal(checks, &outcomes).is_some();
+    let is_refused = Sum::of(checks.iter().zip(&outcomes)).refusal().is_some();
     if is_refused {
         states.begin_again(|_| true);
         let settled = checks.iter().filter(|check| check.limit.is_applied_if_refused(check.cost));
@@ -481,64 +500,89 @@ impl Verdict {
                 outcome.over = Some(Wait::Never);
             }
         }
-        let refusal = refusal(checks, &outcomes);
-        Self { outcomes, leased, refusal }
+        let sum = Sum::of(checks.iter().zip(&outcomes));
+        let findings = checks.iter().zip(&outcomes);
+        let findings = findings.map(|(check, outcome)| sum.finding(check, outcome)).collect();
+        Self { findings, refusal: sum.refusal(), outcomes, leased }
     }
-}
 
-impl Verdict {
     /// The places of the keys whose slots it takes for the request to be admitted, where slots alone refuse
     /// it, and microseconds until they come back if nobody gives any back.
     pub fn waits_for(&self, checks: &[Check]) -> Option<(Vec<usize>, u64)> {
-        let by_quotas = self.refusal?.by_quotas;
         let (mut slots, mut longest_us) = (Vec::new(), 0);
-        for (check, outcome) in checks.iter().zip(&self.outcomes) {
-            let over = outcome.over.filter(|_| !check.shadow_mode);
-            let over = over.filter(|_| by_quotas || !check.quota_mode);
-            match over {
-                None => {}
+        let refused = checks.iter().zip(&self.outcomes).zip(&self.findings);
+        for ((check, outcome), _) in refused.filter(|(_, found)| **found == Finding::Refused) {
+            match outcome.over {
                 Some(Wait::Micros(wait_us)) if check.limit.term().is_some() => {
                     slots.push(check.slot);
                     longest_us = longest_us.max(wait_us);
                 }
-                Some(_) => return None,
+                None | Some(_) => return None,
             }
         }
-        Some((slots, longest_us))
+        self.refusal.map(|_| (slots, longest_us))
     }
 }
 
-/// Who refuses, if anybody does: the one rule for verdicts.
-fn refusal(checks: &[Check], outcomes: &[Outcome]) -> Option<Refusal> {
-    let mut enforced: Option<Refusal> = None;
-    let mut quota: Option<Refusal> = None;
-    let mut quota_passes = false;
-    for (place, (check, outcome)) in checks.iter().zip(outcomes).enumerate() {
-        let over = outcome.over.filter(|_| !check.shadow_mode);
-        match (check.quota_mode, over) {
+/// What some checks of a request amount to. It is the one rule for verdicts.
+#[derive(Debug, Default)]
+pub struct Sum {
+    /// Why they refuse the request by themselves.
+    enforced: Option<Refusal>,
+    /// Why quotas refuse it, unless one passes.
+    quotas: Option<Refusal>,
+    /// Whether a quota passes: it has room, or it is in shadow mode.
+    pub a_quota_passes: bool,
+    /// Whether a quota has room.
+    a_quota_has_room: bool,
+}
+
+impl Sum {
+    /// The sum of these checks, which are all of a request or some of them.
+    pub fn of<'a>(checks: impl Iterator<Item = (&'a Check, &'a Outcome)>) -> Self {
+        let mut sum = Self::default();
+        for (place, (check, outcome)) in checks.enumerate() {
             // Giving back says nothing about what is left.
-            _ if matches!(check.cost, Cost::Refund(_)) => {}
-            (false, None) => {}
-            (true, None) => quota_passes = true,
-            (false, Some(wait)) => {
-                let wait = check.ask_again(wait);
-                let so_far =
-                    enforced.get_or_insert(Refusal { first: place, wait, by_quotas: false });
-                so_far.wait = so_far.wait.max(wait);
+            if matches!(check.cost, Cost::Refund(_)) {
+                continue;
             }
+            let by_quotas = check.quota_mode;
+            sum.a_quota_has_room |= by_quotas && outcome.over.is_none();
+            let Some(wait) = outcome.over.filter(|_| !check.shadow_mode) else {
+                sum.a_quota_passes |= by_quotas;
+                continue;
+            };
+            let wait = check.ask_again(wait);
+            let so_far = if by_quotas { &mut sum.quotas } else { &mut sum.enforced };
+            let so_far = so_far.get_or_insert(Refusal { first: place, wait, by_quotas });
             // One quota that has room again is enough.
-            (true, Some(wait)) => {
-                let wait = check.ask_again(wait);
-                let so_far = quota.get_or_insert(Refusal { first: place, wait, by_quotas: true });
-                so_far.wait = so_far.wait.min(wait);
+            so_far.wait = if by_quotas { so_far.wait.min(wait) } else { so_far.wait.max(wait) };
+        }
+        sum
+    }
+
+    /// Why the request is refused, if it is.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match (self.enforced, self.quotas.filter(|_| !self.a_quota_passes)) {
+            (Some(a), Some(b)) => {
+                let (first, wait) = (a.first.min(b.first), a.wait.max(b.wait));
+                Some(Refusal { first, wait, by_quotas: true })
             }
+            (a, b) => a.or(b),
         }
     }
-    match (enforced, quota.filter(|_| !quota_passes)) {
-        (Some(a), Some(b)) => {
-            Some(Refusal { first: a.first.min(b.first), wait: a.wait.max(b.wait), by_quotas: true })
+
+    /// What one of them did to the request.
+    const fn finding(&self, check: &Check, outcome: &Outcome) -> Finding {
+        let is_aside = check.quota_mode
+            && if check.shadow_mode { self.a_quota_has_room } else { self.a_quota_passes };
+        match outcome.over {
+            _ if matches!(check.cost, Cost::Refund(_)) => Finding::GaveBack,
+            None => Finding::Passed,
+            Some(_) if is_aside => Finding::StoodAside,
+            Some(_) if check.shadow_mode => Finding::WouldRefuse,
+            Some(_) => Finding::Refused,
         }
-        (a, b) => a.or(b),
     }
 }
 

@@ -1,17 +1,39 @@
 //! A descriptor: which entry it is about, its limits, and the descriptors below it.
 
 use super::{
-    Diagnostic,
-    diagnostic::{Report, shown},
+    flag,
     head::Head,
-    lease, limit,
-    node::{Mapping, Node, Value},
-    scope::{Scope, Step},
+    lease, limits, rate_limit,
     sibling::{self, Sibling},
-    value,
-    vocabulary::{self, Home},
+    utilization_report,
 };
-use crate::rules::Descriptor;
+use crate::{
+    limiter::{
+        self,
+        scope::{Scope, Step},
+    },
+    rules::Descriptor,
+    yaml::{Diagnostic, Mapping, Node, Report, Table, Value, shown, value},
+};
+
+pub(super) const TABLE: Table = Table {
+    name: "a descriptor",
+    place: "in a descriptor, beside `key` and the limit",
+    near: None,
+    keys: &[
+        &[("key", "The key of the entry that it matches."), ("value", "The value of that entry.")],
+        &[rate_limit::KEY],
+        limiter::KEYS,
+        &[utilization_report::KEY],
+        &[
+            ("limits", "Several limits, which must all pass."),
+            ("descriptors", "Descriptors for the next entry."),
+            ("share_threshold", "Whether all values that match share one state."),
+            ("value_to_metric", "Whether the value becomes a label of the metrics."),
+        ],
+        flag::KEYS,
+    ],
+};
 
 /// Reads the descriptors under `descriptors`, which stand in that of an entry, or at the top. What they are
 /// among themselves is not looked at.
@@ -42,7 +64,7 @@ fn read(
         );
         return None;
     };
-    vocabulary::check(mapping, Home::Descriptor, report);
+    report.check_keys(mapping, &TABLE);
     let key = key(node, mapping, head, report);
     let value = match mapping.get("value") {
         Some(entry) => value::name_or_nothing(entry, report),
@@ -52,12 +74,17 @@ fn read(
     let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
     let step = Step::new(above, key.as_deref(), value.as_ref().and_then(Option::as_deref));
     let scope = Scope { pools: &head.pools, step: &step };
-    let limits = limit::read_all(mapping, &scope, report);
+    let mut replaced = Vec::new();
+    let limits = limits::read_all(mapping, &scope, &mut replaced, report);
     let below = read_all(mapping, head, Some(&step), report);
     sibling::check(&below, report);
     let (key, value) = (key?, value?);
     let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;
-    let descriptors = below.into_iter().map(|it| it.descriptor).collect();
+    let mut descriptors = Vec::with_capacity(below.len());
+    for sibling in below {
+        descriptors.push(sibling.descriptor);
+        replaced.extend(sibling.replaced);
+    }
     Some(Sibling {
         descriptor: Descriptor {
             key,
@@ -68,6 +95,7 @@ fn read(
             descriptors,
         },
         place: entry.place(),
+        replaced,
     })
 }
 

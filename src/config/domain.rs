@@ -1,18 +1,24 @@
 //! Files together: which domain is where, and what can be seen only once all of it is there.
 
 use super::{
-    Diagnostic, Options, Place, descriptor,
-    diagnostic::{Report, shown},
+    descriptor,
     file::File,
     head::Head,
-    node::Mapping,
+    pool,
     sibling::{self, Sibling},
 };
-use crate::rules::{Descriptor, Domain, Kind};
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    mem,
+use crate::{
+    rules::{Descriptor, Domain, Kind},
+    yaml::{Diagnostic, Mapping, Place, Report, shown},
 };
+use std::collections::{HashMap, HashSet, hash_map::Entry};
+
+/// How rule files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Whether several files may share a domain; their top-level descriptors are then joined.
+    pub merge_domains: bool,
+}
 
 /// The files of a domain.
 #[derive(Debug)]
@@ -27,7 +33,6 @@ struct Complete {
     name: Option<String>,
     head: Head,
     descriptors: Vec<Sibling>,
-    replaced: Vec<(String, Place)>,
 }
 
 /// Makes domains of files.
@@ -80,17 +85,21 @@ fn read(domain: Joined<'_>, report: &mut Report<'_>) -> Complete {
     let mappings = mappings.into_iter();
     let descriptors =
         mappings.flat_map(|mapping| descriptor::read_all(mapping, &head, None, report)).collect();
-    Complete { name, head, descriptors, replaced: mem::take(&mut report.replaced) }
+    Complete { name, head, descriptors }
 }
 
 fn finish(domain: Complete, report: &mut Report<'_>) -> Option<Domain> {
-    let Complete { name, head, descriptors, replaced } = domain;
-    sibling::check(&descriptors, report);
-    let descriptors: Vec<_> = descriptors.into_iter().map(|it| it.descriptor).collect();
+    let Complete { name, head, descriptors: siblings } = domain;
+    sibling::check(&siblings, report);
+    let (mut descriptors, mut replaced) = (Vec::with_capacity(siblings.len()), Vec::new());
+    for sibling in siblings {
+        descriptors.push(sibling.descriptor);
+        replaced.extend(sibling.replaced);
+    }
     // A limit that was given up for an error may have had the name, or used the pool.
     if !report.has_errors() {
         check_replaced(&descriptors, &replaced, report);
-        head.pools.check_used(&descriptors, report);
+        pool::check_used(&head.pools, &descriptors, report);
     }
     let lease_key = head.lease_key().to_owned();
     let on_store_failure = head.on_store_failure();

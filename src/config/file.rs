@@ -1,12 +1,19 @@
 //! One file: a domain, what is said of the whole of it, and descriptors.
 
-use super::{
-    Diagnostic, Place,
-    diagnostic::Report,
-    head::Head,
-    node::{Mapping, Node, Value},
-    value,
-    vocabulary::{self, Home},
+use super::head::Head;
+use crate::yaml::{Diagnostic, Mapping, Node, Place, Report, Table, Value, value};
+
+pub(super) const TABLE: Table = Table {
+    name: "a rule file",
+    place: "at the top of the file",
+    near: None,
+    keys: &[&[
+        ("domain", "The domain of its rules, which requests give."),
+        ("lease_key", "What leases are called in requests and answers."),
+        ("on_store_failure", "What limits do when the store cannot decide."),
+        ("pools", "Capacity that limits share."),
+        ("descriptors", "Which requests are limited, and how."),
+    ]],
 };
 
 /// What one file says, but for its descriptors: they are read when all files of the domain are known.
@@ -34,7 +41,7 @@ pub(super) fn read<'n>(root: &'n Node<'n>, report: &mut Report<'_>) -> Option<Fi
         }
     };
     if let Some(mapping) = mapping {
-        vocabulary::check(mapping, Home::File, report);
+        report.check_keys(mapping, &TABLE);
     }
     let domain = match mapping.and_then(|mapping| mapping.get("domain")) {
         Some(entry) => value::name(entry, report).map(|name| (name, entry.place())),

@@ -1,13 +1,28 @@
 //! What stands beside a limit, whichever it is.
 
-use super::{
-    Diagnostic, Place, diagnostic::Report, metadata, node::Mapping, value, vocabulary::REPORT,
-};
+use super::metadata;
 use crate::{
+    limiter::{SCHEMAS, config::Refused},
     order::Switch,
     rules::{Kind, OnStoreFailure, Rule},
+    yaml::{Diagnostic, Key, Mapping, Place, Report, value, words},
 };
 use serde_json::{Map, Value};
+
+/// What may stand beside any limit.
+pub(super) const KEYS: &[Key] = &[
+    ("name", "What it is called, in answers and in `replaces`."),
+    ("enabled", "Whether it takes part in any decision."),
+    ("overdraw", "Whether costs known only afterwards may take more than is there."),
+    ("shadow_mode", "Whether it is checked and charged, but refuses nothing."),
+    ("quota_mode", "Whether a request is refused only when all such limits are over."),
+    ("detailed_metric", "Whether the descriptor's values become labels of the metrics."),
+    ("metadata", "Facts that go to Envoy with an answer."),
+    ("on_store_failure", "What it does when the store cannot decide."),
+    ("message", "What a refused caller reads."),
+    ("weight", "Whether a request takes as many slots as it has hits."),
+    ("lease_header", "The header in which the upstream is told the lease's id."),
+];
 
 /// The keys beside a limit, with their defaults.
 #[derive(Debug)]
@@ -50,60 +65,49 @@ impl Flags {
 
     /// Reports what cannot be said of a limit that lets everything pass.
     pub(super) fn check_unlimited(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
-        let why = "`overdraw` on an unlimited limit: there is nothing to draw from";
-        self.check_overdraw(mapping, why, "remove it", report);
+        if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
+            let why = "`overdraw` on an unlimited limit: there is nothing to draw from";
+            report.push(value::wrong(entry, why).help("remove it"));
+        }
         useless(mapping, ABOUT_REFUSALS, "an unlimited limit refuses nobody", report);
     }
 
-    /// Reports what cannot be said of a worker's report.
-    pub(super) fn check_report(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
-        let why = format!("`overdraw` beside `{REPORT}`: a report takes nothing");
-        self.check_overdraw(mapping, &why, "remove it", report);
+    /// Warns of what makes no difference to a worker's report.
+    pub(super) fn check_report(mapping: &Mapping<'_>, report: &mut Report<'_>) {
         useless(mapping, ABOUT_REQUESTS, "a report is no request, and is not refused", report);
     }
 
-    /// Reports what cannot be said of a limit that drops requests while workers are too busy.
-    pub(super) fn check_shedder(&self, mapping: &Mapping<'_>, report: &mut Report<'_>) {
-        let why = "`overdraw` beside `utilization`: nothing is taken that could be drawn";
-        self.check_overdraw(mapping, why, FOR_RATES, report);
-        let why = "`on_store_failure: local` beside `utilization`: \
-                   one process does not know what workers report elsewhere";
-        self.check_local(mapping, why, report);
-    }
-
-    /// Reports what cannot be said of a limit on slots.
-    pub(super) fn check_slots(
+    /// Reports what a limiter of this name does not take.
+    pub(super) fn check_refused(
         &self,
         mapping: &Mapping<'_>,
         limiter: &str,
+        refused: &Refused,
         report: &mut Report<'_>,
     ) {
-        let why = format!("`overdraw` beside `{limiter}`: a slot is taken before it is used");
-        self.check_overdraw(mapping, &why, FOR_RATES, report);
-        let why = format!(
-            "`on_store_failure: local` beside `{limiter}`: \
-             one process does not know which slots are taken elsewhere"
-        );
-        self.check_local(mapping, &why, report);
-    }
-
-    fn check_overdraw(
-        &self,
-        mapping: &Mapping<'_>,
-        why: &str,
-        help: &str,
-        report: &mut Report<'_>,
-    ) {
-        if let Some(entry) = mapping.get("overdraw").filter(|_| self.overdraw) {
-            report.push(value::wrong(entry, why).help(help));
+        let mut refuse = |place: Place, key: &str, said: &str, (why, help): (&str, &str)| {
+            let message = format!("`{said}` beside `{limiter}`: {why}");
+            report.push(Diagnostic::error(place, message).help(help).key(key));
+        };
+        let overdraw = mapping.get("overdraw").filter(|_| self.overdraw);
+        if let (Some(entry), Some(why)) = (overdraw, refused.overdraw) {
+            refuse(entry.place(), "overdraw", "overdraw", why);
         }
-    }
-
-    fn check_local(&self, mapping: &Mapping<'_>, why: &str, report: &mut Report<'_>) {
         let is_local = self.on_store_failure == Some(OnStoreFailure::Local);
-        if let Some(entry) = mapping.get("on_store_failure").filter(|_| is_local) {
+        let local = mapping.get("on_store_failure").filter(|_| is_local);
+        if let (Some(entry), Some(why)) = (local, refused.local) {
             let help = "write `allow` or `deny`: `local` is for rate limits";
-            report.push(value::wrong(entry, why).help(help));
+            refuse(entry.place(), "on_store_failure", "on_store_failure: local", (why, help));
+        }
+        if let Some((weight, header)) = refused.lease {
+            let takes_them = SCHEMAS.iter().filter(|schema| schema.refused.lease.is_none());
+            let takes_them: Vec<_> = takes_them.map(|schema| schema.name).collect();
+            let help = format!("remove it: it is for {}", words::list(&takes_them));
+            for (key, why) in [("weight", weight), ("lease_header", header)] {
+                if let Some(entry) = mapping.get(key) {
+                    refuse(entry.key_place, key, key, (why, &help));
+                }
+            }
         }
     }
 
@@ -129,12 +133,9 @@ impl Flags {
     }
 }
 
-/// What to do about `overdraw` where there is something to limit, but no rate.
-const FOR_RATES: &str = "remove it: it is for rate limits";
-
 /// Warns of keys that make no difference.
 fn useless(mapping: &Mapping<'_>, keys: &[&str], why: &str, report: &mut Report<'_>) {
-    for entry in mapping.among(keys) {
+    for entry in mapping.among(|key| keys.contains(&key)) {
         let key = &entry.key;
         report.push(
             Diagnostic::warning(entry.key_place, format!("`{key}` does nothing here: {why}"))

@@ -1,14 +1,12 @@
 //! What is said once for a whole domain, at the top of its files. It is read before any descriptor, because
 //! limits name pools, also those of other files.
 
-use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
-    flag, lease,
-    node::{Entry, Mapping},
-    pool::Pools,
+use super::{flag, lease, pool};
+use crate::{
+    limiter::scope::Pools,
+    rules::{LEASE_KEY, OnStoreFailure},
+    yaml::{Diagnostic, Entry, Mapping, Place, Report, shown},
 };
-use crate::rules::{LEASE_KEY, OnStoreFailure};
 
 /// What is said of a domain.
 #[derive(Debug, Default)]
@@ -26,7 +24,7 @@ impl Head {
         Self {
             lease_key: lease::key(mapping, report),
             on_store_failure: on_store_failure.zip(place),
-            pools: Pools::read(mapping, report),
+            pools: pool::read_all(mapping, report),
         }
     }
 

@@ -1,19 +1,11 @@
-//! What is said of leases: how they are called, how long they last, what they weigh, and where the upstream
+//! What is said of leases: how they are called, what they weigh, and where the upstream
 //! is told of them.
 
-use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
-    duration,
-    node::{Entry, Mapping},
-    value,
-    vocabulary::REPORT,
+use crate::{
+    rules::ACQUIRE_KEY,
+    yaml::{Diagnostic, Entry, Mapping, Place, Report, shown, value},
 };
-use crate::{lease::Term, rules::ACQUIRE_KEY};
 use http::HeaderName;
-
-/// What stands beside limits on slots alone.
-const BESIDE: &[&str] = &["weight", "lease_header"];
 
 /// What answers already call something else in the metadata.
 const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded"];
@@ -32,37 +24,13 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Reads what stands beside a limit on slots.
+    /// Reads what stands beside a limit.
     pub(super) fn read(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Self {
         let weight = mapping.get("weight");
         let weight = weight.and_then(|entry| value::one_of(entry, &["hits"], report));
         let header = mapping.get("lease_header").and_then(|entry| header(entry, report));
         Self { weighs_hits: weight.is_some(), header }
     }
-
-    /// Reports what stands beside something that is no limit on slots, and knows no lease.
-    pub(super) fn refuse(mapping: &Mapping<'_>, limiter: &str, report: &mut Report<'_>) {
-        for entry in mapping.among(BESIDE) {
-            let key = &entry.key;
-            let why = match (limiter, &**key) {
-                ("utilization" | REPORT, _) => "it takes no slots",
-                (_, "weight") => "what a request takes of a rate is always its hits",
-                _ => "what a request takes of a rate is under no lease",
-            };
-            report.push(
-                Diagnostic::error(entry.key_place, format!("`{key}` beside `{limiter}`: {why}"))
-                    .help("remove it: it is for `concurrency` and `fleet`")
-                    .key(key),
-            );
-        }
-    }
-}
-
-/// How long leases last, from `lease_ttl`.
-pub(super) fn term(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Term {
-    let entry = mapping.get("lease_ttl");
-    let micros = entry.and_then(|entry| duration::read(entry, duration::LEASE, report));
-    micros.map(Term::of_micros).unwrap_or_default()
 }
 
 /// What leases are called, from `lease_key` at the top of a file.

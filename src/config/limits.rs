@@ -1,25 +1,70 @@
-//! `limits`: several limits on one descriptor.
+//! The limits of a descriptor: one, or several under `limits`.
 
 use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
+    flag::{self, Flags},
+    lease::Beside,
     limit::{self, Placed},
-    node::{Entry, Mapping, Node, Value},
-    scope::Scope,
-    utilization_report, value,
-    vocabulary::{self, FLAGS, Home, REPORT},
+    rate_limit,
+    utilization_report::{self, REPORT},
 };
 use crate::{
-    limiter::Limit,
+    limiter::{self, scope::Scope},
     rules::{Kind, Label, Rule},
+    yaml::{
+        Diagnostic, Entry, Key, Mapping, Node, Place, Report, Table, Value, shown, table, value,
+        words,
+    },
 };
 use std::collections::HashMap;
 
+/// The keys of limits: the limiters, and the token bucket as envoyproxy/ratelimit writes it.
+const KEYS: &[&[Key]] = &[&[rate_limit::KEY], limiter::KEYS];
+
+/// What a descriptor does with what it matches: one of the limits, or it is a report.
+const DESCRIPTOR_KEYS: &[&[Key]] = &[&[rate_limit::KEY], limiter::KEYS, &[utilization_report::KEY]];
+
+/// An item of `limits`.
+pub(super) const TABLE: Table = Table {
+    name: "an item of `limits`",
+    place: "in a descriptor, beside `key` and the limit",
+    near: None,
+    keys: &[&[rate_limit::KEY], limiter::KEYS, flag::KEYS],
+};
+
+/// Reads all limits of a descriptor.
+pub(super) fn read_all(
+    mapping: &Mapping<'_>,
+    scope: &Scope<'_>,
+    replaced: &mut Vec<(String, Place)>,
+    report: &mut Report<'_>,
+) -> Vec<Rule> {
+    let mut limiters = mapping.among(|key| table::has(DESCRIPTOR_KEYS, key));
+    let limits = mapping.get("limits");
+    let limiter = limiters.next();
+    if let Some(second) = limiters.next().or(limits.filter(|_| limiter.is_some())) {
+        report.push(match mapping.get(REPORT) {
+            Some(entry) => utilization_report::among_limits(entry),
+            None => too_many(second),
+        });
+    }
+    if let Some(entry) = limits {
+        return read(mapping, entry, scope, replaced, report);
+    }
+    let Some(limiter) = limiter else {
+        useless_flags(mapping, report);
+        return Vec::new();
+    };
+    let Some(placed) = limit::read(mapping, limiter, scope, report) else { return Vec::new() };
+    replaced.extend(placed.replaced);
+    vec![placed.rule]
+}
+
 /// Reads the items of `limits` in a descriptor.
-pub(super) fn read(
+fn read(
     mapping: &Mapping<'_>,
     entry: &Entry<'_>,
     scope: &Scope<'_>,
+    replaced: &mut Vec<(String, Place)>,
     report: &mut Report<'_>,
 ) -> Vec<Rule> {
     stray_flags(mapping, report);
@@ -36,9 +81,9 @@ pub(super) fn read(
     let mut pools_met = HashMap::new();
     let mut rules = Vec::new();
     for (index, node) in items.iter().enumerate() {
-        let Some(Placed { mut rule, limiter, name: place }) = item(node, scope, report) else {
-            continue;
-        };
+        let Some(placed) = item(node, scope, report) else { continue };
+        replaced.extend(placed.replaced);
+        let (mut rule, limiter, place) = (placed.rule, placed.limiter, placed.name);
         if rule.kind == Kind::Unlimited && items.len() > 1 {
             report.push(unlimited_among_others(limiter));
         }
@@ -48,10 +93,12 @@ pub(super) fn read(
                 report.push(same_name(name, place, first, report));
             }
         }
-        if let (Kind::Limit(Limit::Fleet(_)), Some(pool)) = (rule.kind, &rule.pool) {
+        if let (Kind::Limit(limit), Some(pool)) = (rule.kind, &rule.pool)
+            && limit.term().is_some()
+        {
             let first = *pools_met.entry(pool.clone()).or_insert(limiter);
             if first != limiter {
-                report.push(same_pool(pool, limiter, first, report));
+                report.push(same_pool((pool, limit.limiter()), limiter, first, report));
             }
         }
         rule.label = Some(rule.name.clone().map_or(Label::Place(index + 1), Label::Name));
@@ -73,13 +120,12 @@ fn item(node: &Node<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<P
         report.push(utilization_report::among_limits(entry));
         return None;
     }
-    vocabulary::check(mapping, Home::Item, report);
-    let keys = vocabulary::limits();
-    let mut limiters = mapping.among(&keys);
+    report.check_keys(mapping, &TABLE);
+    let mut limiters = mapping.among(|key| table::has(KEYS, key));
     let Some(limiter) = limiters.next() else {
         report.push(
             Diagnostic::error(node.place(), "an item of `limits` without a limit")
-                .help(format!("write one of {} in it", vocabulary::list(&keys))),
+                .help(format!("write one of {} in it", words::list(&table::names(KEYS)))),
         );
         return None;
     };
@@ -110,7 +156,12 @@ fn same_name(name: &str, second: Place, first: Place, report: &Report<'_>) -> Di
     .related(first, "first here")
 }
 
-fn same_pool(pool: &str, second: Place, first: Place, report: &Report<'_>) -> Diagnostic {
+fn same_pool(
+    (pool, limiter): (&str, &str),
+    second: Place,
+    first: Place,
+    report: &Report<'_>,
+) -> Diagnostic {
     let where_first = report.describe(first, second);
     let pool = shown(pool);
     Diagnostic::warning(
@@ -118,18 +169,42 @@ fn same_pool(pool: &str, second: Place, first: Place, report: &Report<'_>) -> Di
         format!("a request takes slots of the pool {pool} twice here, first {where_first}"),
     )
     .help("remove one of the two; for requests of different size there is `weight: hits`")
-    .key("fleet")
+    .key(limiter)
     .related(first, "first here")
 }
 
 /// Reports what stands beside `limits` and belongs to one of its items.
 fn stray_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
-    for entry in mapping.among(FLAGS) {
+    for entry in mapping.among(|key| table::has(&[flag::KEYS], key)) {
         let key = &entry.key;
         report.push(
             Diagnostic::error(entry.key_place, format!("`{key}` beside `limits` is for no limit"))
                 .help("move it into the item of `limits` that it is for, beside the limit there")
                 .key(key),
+        );
+    }
+}
+
+fn too_many(second: &Entry<'_>) -> Diagnostic {
+    Diagnostic::error(second.key_place, "a descriptor takes one limit, or several under `limits`")
+        .help("put all of them under `limits:`, each as an item: `- token_bucket: {rate: 100/s}`")
+        .key(&second.key)
+}
+
+/// Warns of what is said of a limit where there is none.
+fn useless_flags(mapping: &Mapping<'_>, report: &mut Report<'_>) {
+    // Wrong values are wrong here too.
+    Flags::read(mapping, report);
+    Beside::read(mapping, report);
+    for entry in mapping.among(|key| table::has(&[flag::KEYS], key)) {
+        let key = &entry.key;
+        report.push(
+            Diagnostic::warning(
+                entry.key_place,
+                format!("`{key}` does nothing here: the descriptor has no limit"),
+            )
+            .help("remove it, or put a limit beside it")
+            .key(key),
         );
     }
 }

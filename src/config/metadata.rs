@@ -1,11 +1,6 @@
 //! `metadata`: whatever mapping somebody wants to see in Envoy.
 
-use super::{
-    Diagnostic,
-    diagnostic::{Report, shown},
-    node::{Mapping, Node, Value as Yaml},
-    value,
-};
+use crate::yaml::{Diagnostic, Mapping, Node, Report, Value as Yaml, shown, value};
 use serde_json::{Map, Number, Value};
 
 /// Reads the metadata beside a limit. Its depth is bounded by the parser.

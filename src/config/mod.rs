@@ -11,84 +11,43 @@
 //!
 //! Only [`read()`] touches the disk, and [`reread`]. [`parse`] is a pure function, total on whatever text it is given.
 
-mod concurrency;
 mod descriptor;
-mod diagnostic;
 mod domain;
-mod duration;
 mod file;
 mod flag;
-mod fleet;
-mod grants;
 mod head;
 mod lease;
 mod limit;
 mod limits;
 mod metadata;
-mod names;
-mod node;
 mod pool;
 mod rate_limit;
-mod raw;
 mod read;
-mod render;
-mod scope;
-mod share;
 mod sibling;
-mod token_bucket;
 mod usage;
-mod utilization;
 mod utilization_report;
-mod value;
-mod vocabulary;
 mod worker;
-mod yaml;
 
-pub use diagnostic::{Diagnostic, Place, Related, Severity};
+pub use crate::yaml::{
+    Diagnostic, Place, Related, Severity, Source, duration::parse as duration, rate::parse as rate,
+};
+pub use domain::Options;
 pub use read::{Digest, Files};
 
-use crate::{limiter::token_bucket::Rate, rules::Domain};
-use diagnostic::Report;
+use crate::{
+    limiter::SCHEMAS,
+    rules::Domain,
+    yaml::{
+        Report, Table,
+        document::{self, MOST_VALUES},
+        render,
+    },
+};
 use std::{panic::resume_unwind, path::PathBuf, thread};
-
-/// A rate as a rule file writes it in a word: `100/s`.
-///
-/// # Errors
-///
-/// Where it is none, with what is wrong and what to write.
-pub fn rate(text: &str) -> Result<Rate, String> {
-    token_bucket::rate_of(text).map_err(|(message, help)| format!("{message}: {help}"))
-}
-
-/// A duration as a rule file writes it, in microseconds: `250ms`, `60s`, `5m`, `1h` or `7d`.
-///
-/// # Errors
-///
-/// Where it is none, with what to write.
-pub fn duration(text: &str) -> Result<u64, String> {
-    let no_duration = || format!("{} is no duration: {}", diagnostic::shown(text), duration::HELP);
-    duration::micros(text).ok_or_else(no_duration)
-}
 
 /// The stack on which files are read, in bytes. The parser goes as deep as values are nested, which it
 /// bounds, but without optimization that takes more than the two mebibytes that most threads have.
 const STACK: usize = 8 << 20;
-
-/// How rule files are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
-    /// Whether several files may share a domain; their top-level descriptors are then joined.
-    pub merge_domains: bool,
-}
-
-/// A rule file as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// What to call it: its path.
-    pub name: String,
-    /// What it says.
-    pub text: String,
-}
 
 /// What rule files say, and what is wrong with them.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,12 +124,24 @@ pub fn parse(sources: Vec<Source>, options: &Options) -> Loaded {
     Loaded { domains, sources, diagnostics, left_out }
 }
 
+/// All tables, in the order in which a key that is out of place is looked for.
+fn tables() -> Vec<&'static Table> {
+    let limiters = SCHEMAS.iter().flat_map(|schema| schema.tables).copied();
+    [&file::TABLE, &descriptor::TABLE, &rate_limit::TABLE]
+        .into_iter()
+        .chain(limiters)
+        .chain([&utilization_report::TABLE, &pool::TABLE, &worker::TABLE])
+        .chain([&limits::TABLE, &rate_limit::REPLACES])
+        .collect()
+}
+
 fn understand(sources: &[Source], options: &Options) -> (Vec<Domain>, Vec<Diagnostic>, usize) {
-    let mut report = Report::new(sources);
-    let mut most_values = yaml::MOST_VALUES;
+    let tables = tables();
+    let mut report = Report::new(sources, &tables);
+    let mut most_values = MOST_VALUES;
     let mut roots = Vec::with_capacity(sources.len());
     for (index, source) in (0..).zip(sources) {
-        roots.push(yaml::read(&source.text, index, &mut most_values, &mut report));
+        roots.push(document::read(&source.text, index, &mut most_values, &mut report));
     }
     let is_all_read = roots.iter().all(Option::is_some);
     let roots = roots.iter().flatten();

@@ -1,27 +1,57 @@
 //! `rate_limit`: a limit in envoyproxy/ratelimit's form.
 
-use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
-    limit::Limiter,
-    node::{Entry, Mapping, Value},
-    value,
-    vocabulary::{self, Home},
-};
 use crate::{
-    limiter::{Limit, token_bucket},
+    limiter::{Limit, config::Configuration, token_bucket},
     rules::Kind,
     unit::Unit,
+    yaml::{Diagnostic, Entry, Key, Mapping, Place, Report, Table, Value, shown, value, words},
 };
+
+/// Its key.
+pub(super) const KEY: Key = ("rate_limit", "So many requests per unit of time.");
+
+pub(super) const TABLE: Table = Table {
+    name: "`rate_limit`",
+    place: "inside `rate_limit`",
+    near: None,
+    keys: &[&[
+        ("unit", "The unit of time."),
+        ("requests_per_unit", "How many requests may pass in it."),
+        ("unlimited", "That everything passes."),
+        ("name", "What it is called."),
+        ("replaces", "The limits that do not apply to a request that meets this one."),
+    ]],
+};
+
+/// An item of `replaces`.
+pub(super) const REPLACES: Table = Table {
+    name: "an item of `replaces`",
+    place: "inside `replaces`",
+    near: None,
+    keys: &[&[("name", "What the limit is called that is replaced.")]],
+};
+
+/// What it says of names, each with its place.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Its own.
+    pub(super) own: Option<(String, Place)>,
+    /// Those of the limits that it replaces.
+    pub(super) replaced: Vec<(String, Place)>,
+}
 
 const EXAMPLE: &str = "{unit: minute, requests_per_unit: 100}";
 
-pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
-    let mapping = value::mapping(entry, EXAMPLE, report)?;
-    vocabulary::check(mapping, Home::RateLimit, report);
-    let name =
+/// Reads a limit in this form.
+pub(super) fn read(
+    entry: &Entry<'_>,
+    overdraw: bool,
+    report: &mut Report<'_>,
+) -> Option<(Configuration<Kind>, Names)> {
+    let mapping = value::table(entry, &TABLE, EXAMPLE, report)?;
+    let own =
         mapping.get("name").and_then(|entry| Some((value::name(entry, report)?, entry.place())));
-    let replaces = replaces(mapping, report);
+    let names = Names { own, replaced: replaces(mapping, report) };
     // Where this cannot be read, what is missing beside it shows what was meant.
     let unlimited = mapping.get("unlimited").is_some_and(|entry| {
         value::flag(entry, report).unwrap_or_else(|| mapping.get("unit").is_none())
@@ -29,7 +59,7 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
     let requests = requests_per_unit(entry, mapping, unlimited, report);
     if unlimited {
         check_unlimited(mapping, report);
-        return Some(Limiter { name, replaces, ..Limiter::of(Kind::Unlimited) });
+        return Some((Configuration::of(Kind::Unlimited), names));
     }
     let unit = unit(entry, mapping, report);
     let (requests, unit) = (requests?, unit?);
@@ -39,8 +69,9 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter
             .help("leave it if nobody is to pass; otherwise write how many may")
             .key(&entry.key)
     });
-    let kind = Kind::Limit(Limit::TokenBucket(limit));
-    Some(Limiter { name, replaces, refuses, ..Limiter::of(kind) })
+    let limit = if overdraw { limit.with_overdraw() } else { limit };
+    let kind = Configuration::of(Kind::Limit(Limit::from(limit)));
+    Some((Configuration { refuses, ..kind }, names))
 }
 
 fn requests_per_unit(
@@ -65,7 +96,7 @@ fn requests_per_unit(
 
 fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<Unit> {
     let names = Unit::ALL.map(Unit::name);
-    let one_of = format!("write one of {}", vocabulary::list(&names).replace(" and ", " or "));
+    let one_of = format!("write one of {}", words::list(&names).replace(" and ", " or "));
     let Some(unit) = mapping.get("unit") else {
         report
             .push(Diagnostic::error(entry.key_place, "`unit` is missing").help(one_of).key("unit"));
@@ -74,7 +105,7 @@ fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Op
     let (message, meant) = match &unit.node.value {
         Value::Text(text) => match Unit::from_name(text) {
             Some(unit) => return Some(unit),
-            None => (format!("{} is no unit", shown(text)), vocabulary::closest(text, &names)),
+            None => (format!("{} is no unit", shown(text)), words::closest(text, &names)),
         },
         _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
     };
@@ -109,7 +140,7 @@ fn replaces(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Vec<(String, Plac
             );
             continue;
         };
-        vocabulary::check(mapping, Home::Replaces, report);
+        report.check_keys(mapping, &REPLACES);
         match mapping.get("name") {
             Some(name) => names.extend(value::name(name, report).map(|text| (text, name.place()))),
             None => report.push(

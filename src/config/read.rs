@@ -1,9 +1,9 @@
 //! Files and directories: from paths to texts.
 
-use super::{
+use crate::yaml::{
     Diagnostic, Severity, Source,
-    diagnostic::shown,
-    yaml::{LARGEST, TOO_LARGE},
+    document::{LARGEST, TOO_LARGE},
+    shown,
 };
 use sha2::{Digest as _, Sha256};
 use std::{

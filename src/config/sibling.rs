@@ -1,10 +1,9 @@
 //! Descriptors side by side: those that stand twice, and those that others leave nothing to.
 
-use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
+use crate::{
+    rules::{Descriptor, pattern::Pattern},
+    yaml::{Diagnostic, Place, Report, shown},
 };
-use crate::rules::{Descriptor, pattern::Pattern};
 use std::collections::{HashMap, hash_map::Entry};
 
 /// How many bytes of patterns and values are compared in search of hidden ones, in all files
@@ -17,6 +16,8 @@ pub(super) struct Sibling {
     pub(super) descriptor: Descriptor,
     /// Where its value is, or its key where it has none.
     pub(super) place: Place,
+    /// The names that its limits replace, and those of the descriptors below it.
+    pub(super) replaced: Vec<(String, Place)>,
 }
 
 /// Descriptors with the same key, in their order.

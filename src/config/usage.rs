@@ -1,9 +1,8 @@
 //! What the limits of a domain use its pools for.
 
-use super::{Diagnostic, Place, diagnostic::shown};
 use crate::{
-    limiter::Limit,
     rules::{Descriptor, Kind, Pool, Rule},
+    yaml::{Diagnostic, Place, shown},
 };
 use std::collections::HashMap;
 
@@ -11,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Usage {
     /// Limits that take slots of it.
-    fleet: bool,
+    slots: bool,
     /// Limits that drop its requests.
     shedder: bool,
     /// Descriptors by which its workers report.
@@ -26,12 +25,14 @@ impl Usage {
         usages
     }
 
-    const fn add(&mut self, rule: &Rule) {
+    fn add(&mut self, rule: &Rule) {
         match rule.kind {
-            Kind::Limit(Limit::Fleet(_)) => self.fleet = true,
-            Kind::Limit(Limit::Utilization(_)) => self.shedder = true,
+            Kind::Limit(limit) => {
+                self.slots |= limit.term().is_some();
+                self.shedder |= limit.is_shedder();
+            }
             Kind::Report(_) => self.report = true,
-            Kind::Limit(_) | Kind::Unlimited => {}
+            Kind::Unlimited => {}
         }
     }
 }
@@ -56,7 +57,7 @@ pub(super) fn check(
 ) -> Option<Diagnostic> {
     let name = &pool.name;
     let sheds = pool.utilization.as_ref().is_some_and(|it| !it.shed.is_empty());
-    let (message, help) = if !usage.fleet && !usage.shedder && !usage.report {
+    let (message, help) = if !usage.slots && !usage.shedder && !usage.report {
         let limit = if sheds { "utilization" } else { "fleet" };
         let fix = shown(&format!("{limit}: {{pool: {name}}}"));
         (
@@ -72,7 +73,7 @@ pub(super) fn check(
             ),
             format!("put {fix} on a descriptor whose entry is the class, or remove `shed`"),
         )
-    } else if usage.fleet && !says_capacity {
+    } else if usage.slots && !says_capacity {
         (
             format!("`fleet` limits are on the pool {}, which does not say its capacity", shown(name)),
             "it has as many slots as its workers report: write `capacity: reported` if that is meant, \

@@ -1,25 +1,37 @@
 //! `utilization_report`: a descriptor by which a worker says how busy it is.
 
-use super::{
-    Diagnostic,
-    diagnostic::{Report, shown},
-    limit::Limiter,
-    node::Entry,
-    pool::Located,
-    scope::Scope,
-    value,
-    vocabulary::{self, Home, REPORT},
+use crate::{
+    limiter::{
+        config::Configuration,
+        scope::{Located, Scope},
+    },
+    rules::Kind,
+    yaml::{Diagnostic, Entry, Key, Report, Table, shown, value},
 };
-use crate::rules::Kind;
 
-/// Reads what makes a descriptor a report.
+/// Its key.
+pub(super) const KEY: Key = ("utilization_report", "That what ends here is a worker's report.");
+
+/// The same without what it says.
+pub(super) const REPORT: &str = KEY.0;
+
+pub(super) const TABLE: Table = Table {
+    name: "`utilization_report`",
+    place: "inside `utilization_report`",
+    near: Some("a pool"),
+    keys: &[&[
+        ("pool", "The pool of the worker."),
+        ("worker", "The key of the entry that names the worker."),
+    ]],
+};
+
+/// Reads what makes a descriptor a report, and which entry names the worker.
 pub(super) fn read(
     entry: &Entry<'_>,
     scope: &Scope<'_>,
     report: &mut Report<'_>,
-) -> Option<Limiter> {
-    let mapping = value::mapping(entry, "{pool: api}", report)?;
-    vocabulary::check(mapping, Home::UtilizationReport, report);
+) -> Option<(Configuration<Kind>, usize)> {
+    let mapping = value::table(entry, &TABLE, "{pool: api}", report)?;
     let worker = scope.named(mapping.get("worker"), report);
     let help = "say whose worker reports: `utilization_report: {pool: api}`";
     let (named, Located { pool, place }) = scope.pool(entry, mapping, help, report)?;
@@ -46,11 +58,8 @@ pub(super) fn read(
             .key(&entry.key),
         );
     }
-    Some(Limiter {
-        pool: Some(pool.name.clone()),
-        worker: Some(worker.place),
-        ..Limiter::of(Kind::Report(utilization.settings))
-    })
+    let kind = Configuration::of(Kind::Report(utilization.settings));
+    Some((Configuration { pool: Some(pool.name.clone()), ..kind }, worker.place))
 }
 
 /// What is said of a report among limits. It is at the report's key.

@@ -1,17 +1,26 @@
 //! `utilization` in a pool: when its workers are too busy, and what is given up then.
 
-use super::{
-    Diagnostic,
-    diagnostic::Report,
-    duration, names,
-    node::{Entry, Mapping, Value},
-    share, value,
-    vocabulary::{self, Home},
+use crate::{
+    lease::Term,
+    limiter::pool::{SHED_EXAMPLE, Utilization},
+    unit::WHOLE_PARTS,
+    worker::Settings,
+    yaml::{Diagnostic, Entry, Mapping, Report, Table, Value, duration, names, share, value},
 };
-use crate::{lease::Term, rules::Utilization, unit::WHOLE_PARTS, worker::Settings};
 
-/// How to list what is given up.
-pub(super) const SHED_EXAMPLE: &str = "[test, get, post]";
+pub(super) const TABLE: Table = Table {
+    name: "the `utilization` of a pool",
+    place: "in the `utilization` of the pool, under `pools`",
+    near: Some("`utilization`"),
+    keys: &[&[
+        ("good_below", "The utilization below which pressure falls."),
+        ("bad_above", "The utilization above which it rises."),
+        ("hold_off", "How long the pool may be too busy before anything is shed."),
+        ("shed_all_after", "How long it takes from there until all is shed that may be."),
+        ("report_ttl", "How long a report is fresh."),
+        ("shed", "The classes that are shed, in this order."),
+    ]],
+};
 
 /// The most classes of a pool.
 const MOST_CLASSES: usize = 32;
@@ -22,7 +31,7 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Utiliza
         return Some(Utilization::default());
     }
     let mapping = value::mapping(entry, "{good_below: 70%, bad_above: 80%}", report)?;
-    let is_known = vocabulary::check(mapping, Home::PoolUtilization, report);
+    let is_known = report.check_keys(mapping, &TABLE);
     let default = Settings::default();
     let thresholds = thresholds(mapping, &default, report);
     let mut time = |key: &str, bounds, default: u64| match mapping.get(key) {

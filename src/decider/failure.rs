@@ -16,7 +16,7 @@ use crate::{
     limiter::{Cost, Wait},
     request::Request,
     rules::{OnStoreFailure, Resolution, Rules},
-    verdict::{Answer, Check, Outcome, Question, Verdict},
+    verdict::{Answer, Check, Outcome, Question, Sum, Verdict},
 };
 use serde_json::Map;
 use std::{
@@ -104,12 +104,9 @@ impl Decider {
         }
         let others = question.checks.iter().zip(policies).zip(&answer.outcomes);
         let others = others.filter(|((_, policy), _)| !is_local(policy));
-        let mut others = others.map(|((check, _), outcome)| (check, outcome));
-        let is_quota_left = others.any(|(check, outcome)| {
-            let counts = check.quota_mode && !matches!(check.cost, Cost::Refund(_));
-            counts && (outcome.over.is_none() || check.shadow_mode)
-        });
-        let is_refused = Verdict::of(&question.checks, answer.clone()).refusal.is_some();
+        let others = Sum::of(others.map(|((check, _), outcome)| (check, outcome)));
+        let all = Sum::of(question.checks.iter().zip(&answer.outcomes));
+        let is_refused = all.refusal().is_some();
         let replicas = self.modes.replicas.or_else(|| self.store.replicas()).unwrap_or(1);
         let local = |check: &Check| Check {
             limit: check.limit.shared_by(replicas),
@@ -120,7 +117,7 @@ impl Decider {
                 cost => cost,
             },
             // Where another quota is left, those that are over here are not the reason of a refusal.
-            shadow_mode: check.shadow_mode || (check.quota_mode && is_quota_left),
+            shadow_mode: check.shadow_mode || (check.quota_mode && others.a_quota_passes),
             ..*check
         };
         let checks = question.checks.iter().zip(policies).filter(|(_, policy)| is_local(policy));

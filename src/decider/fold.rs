@@ -6,7 +6,7 @@ use crate::{
     decision::{Code, Decision, Refused, ShownLimit, Standing, Status},
     limiter::Wait,
     rules::{Applied, OnStoreFailure, PlacedRule, Resolution},
-    verdict::{Check, Outcome, Refusal, Verdict},
+    verdict::{Check, Finding, Outcome, Refusal, Verdict},
 };
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 /// The decision that a verdict amounts to. With `shadow_mode` nobody is refused.
 pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool) -> Decision {
     let reader = Reader::of(resolution, asked);
-    let refusal = reader.refusal.filter(|_| !shadow_mode);
+    let refusal = reader.verdict.refusal.filter(|_| !shadow_mode);
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
         statuses: resolution.descriptors.iter().map(|applied| reader.status(applied)).collect(),
@@ -39,8 +39,7 @@ pub(super) fn refused_for_want_of_a_store() -> Refused {
 /// them up, nor with what is short of room, which is not their business.
 pub(super) fn standings(resolution: &Resolution<'_>, asked: &Asked) -> Vec<Standing> {
     let reader = Reader::of(resolution, asked);
-    let seen = (0..reader.outcomes.len()).filter_map(|place| reader.seen(place));
-    let told = seen.filter(|seen| {
+    let told = reader.all().filter(|seen| {
         let is_known = seen.policy != Some(OnStoreFailure::Allow);
         is_known && !seen.check.shadow_mode && !seen.check.limit.sheds_load()
     });
@@ -92,10 +91,9 @@ fn wait_seconds(wait: Wait) -> Option<u64> {
 /// Reads outcomes together with what they are about.
 struct Reader<'a> {
     resolution: &'a Resolution<'a>,
-    outcomes: &'a [Outcome],
+    verdict: &'a Verdict,
     /// What each check's rule wants done without the store; none where it has decided.
     policies: &'a [OnStoreFailure],
-    refusal: Option<Refusal>,
 }
 
 /// A check, its outcome, and its rule.
@@ -103,24 +101,29 @@ struct Reader<'a> {
 struct Seen<'a> {
     check: &'a Check,
     outcome: &'a Outcome,
+    finding: Finding,
     rule: Option<&'a PlacedRule>,
     policy: Option<OnStoreFailure>,
 }
 
 impl<'a> Reader<'a> {
     fn of(resolution: &'a Resolution<'a>, asked: &'a Asked) -> Self {
-        let Asked { verdict: Verdict { outcomes, refusal, .. }, policies, .. } = asked;
-        let policies = policies.as_deref().unwrap_or_default();
-        Self { resolution, outcomes, policies, refusal: *refusal }
+        let Asked { verdict, policies, .. } = asked;
+        Self { resolution, verdict, policies: policies.as_deref().unwrap_or_default() }
     }
 
     fn seen(&self, place: usize) -> Option<Seen<'a>> {
         Some(Seen {
             check: self.resolution.question.checks.get(place)?,
-            outcome: self.outcomes.get(place)?,
+            outcome: self.verdict.outcomes.get(place)?,
+            finding: *self.verdict.findings.get(place)?,
             rule: *self.resolution.rules.get(place)?,
             policy: self.policies.get(place).copied(),
         })
+    }
+
+    fn all(&self) -> impl Iterator<Item = Seen<'a>> {
+        (0..self.verdict.outcomes.len()).filter_map(|place| self.seen(place))
     }
 
     /// What a descriptor shows: of several limits the one that refuses with the longest wait, else the
@@ -130,7 +133,7 @@ impl<'a> Reader<'a> {
         // Of what was only let pass, nobody knows how much is left.
         let seen = seen.filter(|seen| seen.policy != Some(OnStoreFailure::Allow));
         let shown = seen.min_by_key(|seen| {
-            let wait = seen.over().filter(|_| self.refuses(seen));
+            let wait = seen.outcome.over.filter(|_| seen.refuses());
             // None is the least of waits, so it comes last when reversed.
             (Reverse(wait), seen.outcome.remaining)
         });
@@ -139,13 +142,8 @@ impl<'a> Reader<'a> {
 
     /// The first limit that refuses by itself: over, enforced, and no quota.
     fn enforced_over(&self) -> Option<Status> {
-        let mut seen = (0..self.outcomes.len()).filter_map(|place| self.seen(place));
-        let first = seen.find(|seen| seen.over().is_some() && !seen.check.quota_mode);
+        let first = self.all().find(|seen| seen.refuses() && !seen.check.quota_mode);
         first.map(|seen| seen.status())
-    }
-
-    fn refuses(&self, seen: &Seen<'_>) -> bool {
-        self.refusal.is_some_and(|refusal| !seen.check.quota_mode || refusal.by_quotas)
     }
 
     fn refused(&self, refusal: Refusal) -> Refused {
@@ -179,16 +177,26 @@ const fn bare(is_unlimited: bool) -> Status {
 }
 
 impl Seen<'_> {
-    /// The wait of a limit that is over, and not in shadow.
-    fn over(&self) -> Option<Wait> {
-        self.outcome.over.filter(|_| !self.check.shadow_mode)
+    fn refuses(&self) -> bool {
+        self.finding == Finding::Refused
+    }
+
+    /// Over, unless in shadow mode: a quota is also where another one has room.
+    const fn code(&self) -> Code {
+        match self.finding {
+            Finding::Refused => Code::OverLimit,
+            Finding::StoodAside if !self.check.shadow_mode => Code::OverLimit,
+            Finding::Passed | Finding::StoodAside | Finding::WouldRefuse | Finding::GaveBack => {
+                Code::Ok
+            }
+        }
     }
 
     fn status(&self) -> Status {
         let limit = &self.check.limit;
         let name = || self.rule.and_then(|placed| placed.rule.name.clone());
         Status {
-            code: if self.over().is_some() { Code::OverLimit } else { Code::Ok },
+            code: self.code(),
             limit: limit.amount().map(|requests_per_unit| ShownLimit {
                 name: name(),
                 requests_per_unit,

@@ -6,14 +6,14 @@ use crate::{
     decision::HeldSlots,
     lease::{Hold, Record, Slots},
     rules::Resolution,
-    verdict::{Check, Outcome},
+    verdict::{Check, Finding},
 };
 
 /// The slots that an admitted request has taken.
-pub(super) fn taken(resolution: &Resolution<'_>, outcomes: &[Outcome]) -> Vec<HeldSlots> {
-    let checks = resolution.question.checks.iter().zip(outcomes).enumerate();
+pub(super) fn taken(resolution: &Resolution<'_>, findings: &[Finding]) -> Vec<HeldSlots> {
+    let checks = resolution.question.checks.iter().zip(findings).enumerate();
     // A limit in shadow mode that is over has given nothing.
-    let passed = checks.filter(|(_, (_, outcome))| outcome.over.is_none());
+    let passed = checks.filter(|(_, (_, finding))| **finding == Finding::Passed);
     let taken = passed.filter_map(|(place, (check, _))| {
         Some(of_check(resolution, place, check, check.limit.slots(check.cost)?))
     });

@@ -208,7 +208,7 @@ impl Decider {
                 asked.taken = Some(Taken::new(self, id, draw()?.1));
             }
             let held = match asked.verdict.leased {
-                Leased::For { .. } => held::taken(&resolution, &asked.verdict.outcomes),
+                Leased::For { .. } => held::taken(&resolution, &asked.verdict.findings),
                 // What it took may differ from what it would take now.
                 Leased::Again { .. } => self.recorded(&resolution, id).await?,
                 Leased::Nothing | Leased::Conflict => Vec::new(),

@@ -10,7 +10,7 @@ mod talk;
 
 use super::{Decider, Replaced};
 use crate::{
-    limiter::Limit,
+    limiter::{Limit, Setting},
     order::{Amount, EVERYTHING, Order, Position, SetLimit, Switch},
     rules::{Counter, Kind, NotMeant, PlacedRule, Scope},
     store::{
@@ -171,7 +171,7 @@ impl Decider {
         self: &Arc<Self>,
         word: &str,
         values: &[String],
-        amount: Option<(Amount, Option<u64>)>,
+        setting: Option<(Setting, Option<u64>)>,
     ) -> Result<(Counter, Reach), NotOrdered> {
         let rules = self.rules();
         let placed = rules.rule_meant_by(word)?;
@@ -179,12 +179,12 @@ impl Decider {
         if counter.path.len() > LONGEST_PATH {
             return Err(NotOrdered::TooLong);
         }
-        let set = match amount {
+        let set = match setting {
             None => None,
-            Some((amount, for_us)) => {
-                let limit = amount.applied_to(counter.of_rule);
-                let limit = limit.filter(|_| placed.rule.pool.is_none());
-                counter.limit = limit.ok_or_else(|| unfit(&placed, counter.of_rule))?;
+            Some((setting, for_us)) => {
+                let set = Amount::of(counter.of_rule, setting);
+                let (amount, limit) = set.ok_or_else(|| unfit(&placed, counter.of_rule))?;
+                counter.limit = limit;
                 let now_us = self.clock.now().as_micros();
                 let until_us = match for_us {
                     None => None,

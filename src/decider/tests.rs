@@ -4,10 +4,11 @@ use super::*;
 use crate::{
     config::domains_of,
     decision::Status,
-    order::{Amount, Position},
+    limiter::Setting,
+    order::Position,
     request::Override,
     rules::Effect,
-    unit::Unit,
+    unit::{Rate, Unit},
 };
 use support::{Test, request};
 
@@ -329,9 +330,10 @@ async fn what_was_used_of_a_limit_that_was_lowered_is_not_forgotten_early() {
         if by_file {
             test.decider.replace_rules(domains_of(&rules("10/h", 10)));
         } else {
-            let amount = Amount::Rate { tokens: 10, period_us: 3600 * SECOND, burst: 10 };
+            let rate = Some(Rate::per(10, Unit::Hour));
+            let setting = Setting { rate, burst: None, max: None };
             let value = ["user=x".to_owned()];
-            test.decider.set_limit("test:user", &value, Some((amount, None))).await.unwrap();
+            test.decider.set_limit("test:user", &value, Some((setting, None))).await.unwrap();
         }
     };
     for (by_file, asks) in [(true, true), (true, false), (false, true), (false, false)] {

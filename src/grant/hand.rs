@@ -5,7 +5,7 @@ use crate::{
     clock::Timestamp,
     limiter::{
         Limit,
-        token_bucket::{self, Claim, Ledger, Returned},
+        token_bucket::{self, Ledger, Returned},
     },
     verdict::Outcome,
 };
@@ -247,8 +247,7 @@ impl Hand {
         for slice in &mut self.slices {
             if slice.tokens > 0 && comes_back(slice) {
                 let Slice { tokens, ledger, .. } = std::mem::take(slice);
-                let claim = ledger.map(Claim::Charged);
-                returned.extend(claim.map(|claim| Returned { tokens, claim }));
+                returned.extend(ledger.map(|ledger| Returned { tokens, ledger }));
             }
         }
         let ask = Ask { limit: self.limit, returned, wanted, drawn };

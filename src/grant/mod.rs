@@ -7,8 +7,6 @@
 //! holds also where the limit was changed or the clock was set back. So all replicas together never admit more than
 //! `burst + rate × (t + max_age)`, and what callers give back.
 //!
-//! The same step gives back what was charged too late ([`Claim::At`](token_bucket::Claim::At)).
-//!
 //! The price is that tokens in the hand of one replica are refused by others, and that those which are lost with
 //! it, or come back late, come back by the refill alone.
 //!
@@ -91,7 +89,7 @@ pub fn grant(
 
 fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Option<Change>) {
     let limit = Limit::TokenBucket(ask.limit);
-    let (mut state, void) = take_back(ask, stored.and_then(State::token_bucket), now);
+    let (mut state, void) = take_back(ask, stored.and_then(State::token_bucket));
     let (wanted, mut tokens) = (ask.wanted.min(ask.limit.burst().into()), 0);
     if wanted > 0 {
         state = state.map(|state| state.pulled_back(now).unwrap_or(state));
@@ -130,14 +128,13 @@ fn grant_one(ask: &Ask, stored: Option<&State>, now: Timestamp) -> (Granted, Opt
 fn take_back(
     ask: &Ask,
     mut state: Option<token_bucket::State>,
-    now: Timestamp,
 ) -> (Option<token_bucket::State>, u64) {
     let mut void = 0;
     for returned in &ask.returned {
-        let given_back = state.map(|state| ask.limit.give_back(state, now, *returned));
-        let holds = given_back.is_some_and(|(_, holds)| holds);
-        state = given_back.map(|(state, _)| state);
-        void += if holds { 0 } else { returned.tokens };
+        match state.and_then(|state| ask.limit.give_back(state, *returned)) {
+            Some(credited) => state = Some(credited),
+            None => void += returned.tokens,
+        }
     }
     (state, void)
 }

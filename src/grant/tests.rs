@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    limiter::token_bucket::{Claim, Grants, Rate},
+    limiter::token_bucket::{Grants, Rate},
     unit::Unit,
 };
 use proptest::prelude::*;
@@ -35,8 +35,8 @@ fn wants(limit: token_bucket::Limit, wanted: u64) -> Ask {
 
 /// What gives back so much of a chunk.
 fn gives_back(limit: token_bucket::Limit, chunk: Granted, tokens: u64) -> Ask {
-    let claim = Claim::Charged(chunk.ledger.unwrap());
-    Ask { returned: vec![Returned { tokens, claim }], ..wants(limit, 0) }
+    let ledger = chunk.ledger.unwrap();
+    Ask { returned: vec![Returned { tokens, ledger }], ..wants(limit, 0) }
 }
 
 fn given(tokens: u64, remaining: u64, next_in_us: u64) -> Granted {
@@ -314,8 +314,8 @@ fn what_is_too_old_is_not_spent_but_comes_back() {
     assert!(hand.is_to_give_back(later));
     let much_later = NOW + 20 * MAX_AGE_US;
     let ask = hand.ask(much_later, drawn()).unwrap();
-    let claim = Claim::Charged(granted.ledger.unwrap());
-    assert_eq!((&ask.returned, ask.wanted), (&vec![Returned { tokens: 300, claim }], 0));
+    let ledger = granted.ledger.unwrap();
+    assert_eq!((&ask.returned, ask.wanted), (&vec![Returned { tokens: 300, ledger }], 0));
     assert!(!hand.is_idle(much_later), "the answer is to come");
     let nothing = given(0, 9, 0);
     assert_eq!(hand.granted(much_later, (much_later, &ask), nothing), None);
@@ -477,53 +477,6 @@ proptest! {
     }
 }
 
-/// What gives back tokens that were charged too late, at that instant.
-fn refunds(limit: token_bucket::Limit, tokens: u64, at: Timestamp) -> Ask {
-    let claim = Claim::At(at);
-    Ask { returned: vec![Returned { tokens, claim }], ..wants(limit, 0) }
-}
-
-/// It waits for up to half a minute until it is made, and meanwhile the bucket refills.
-#[test]
-fn a_late_refund_brings_nothing_back_twice_however_late_it_is() {
-    let limit = per(9, Unit::Second, 10);
-    let mut bucket = Bucket::default();
-    assert!(bucket.take(limit, 9, NOW));
-    let later = NOW + SECOND;
-    assert!(bucket.take(limit, 10, later));
-    bucket.grant(&refunds(limit, 9, NOW), later);
-    assert!(!bucket.take(limit, 1, later), "19 of 10");
-    // What is refilled is rounded up to the finest unit.
-    let (limit, mut bucket) = (per(3, Unit::Second, 10), Bucket::default());
-    assert!(bucket.take(limit, 10, NOW));
-    bucket.grant(&refunds(limit, 10, NOW), NOW + 1);
-    assert!(!bucket.take(limit, 10, NOW), "one microsecond of refill was not credited");
-    assert!(bucket.take(limit, 9, NOW));
-}
-
-#[test]
-fn a_late_refund_is_void_where_anything_has_changed_since() {
-    let limit = per(10, Unit::Day, 10);
-    let mut bucket = Bucket::default();
-    assert!(bucket.take(limit, 3, NOW));
-    let void = |bucket: &Bucket, ask: Ask, now| {
-        let mut bucket = Bucket { state: bucket.state.clone(), calls: 0 };
-        bucket.grant(&ask, now).void
-    };
-    assert_eq!(void(&bucket, refunds(limit, 3, NOW), NOW), 0);
-    assert_eq!(void(&bucket, refunds(limit, 4, NOW), NOW), 4, "less is used than it was charged");
-    assert_eq!(void(&bucket, refunds(per(10, Unit::Hour, 10), 3, NOW), NOW), 3, "another unit");
-    assert_eq!(void(&bucket, refunds(limit.with_overdraw(), 3, NOW), NOW), 3);
-    let before = Timestamp::from_micros(NOW.as_micros() - 1);
-    assert_eq!(void(&bucket, refunds(limit, 3, NOW), before), 3, "the clock was set back");
-    assert_eq!(void(&bucket, refunds(limit, 3, before), before), 3, "the state is ahead of it");
-    assert_eq!(void(&Bucket::default(), refunds(limit, 3, NOW), NOW), 3, "it is gone");
-    // A ledger that began after the charge.
-    bucket.grant(&wants(limit, 2), NOW);
-    assert_eq!(void(&bucket, refunds(limit, 3, NOW), NOW), 3);
-    assert_eq!(void(&bucket, refunds(limit, 2, NOW), NOW), 0);
-}
-
 /// What may happen to a bucket whose limit is changed again and again, and whose clock may be set back.
 #[derive(Debug, Clone, Copy)]
 enum Event {
@@ -669,38 +622,6 @@ proptest! {
                 let most = (burst + refunds) * SECOND + rate * passed_us;
                 prop_assert!(admitted * SECOND <= most, "{} of {}", admitted, most);
             }
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    /// Of requests that were charged and refused, each is given back what it was charged, whenever.
-    #[test]
-    fn however_late_refunds_are_no_more_is_admitted_than_the_bound(
-        (rate, burst) in (1..10_u32, 1..12_u32),
-        steps in prop::collection::vec((0..400_000_u64, 1..12_u64, 0..4_u8), 1..60),
-    ) {
-        let limit = per(rate, Unit::Second, burst);
-        let (mut bucket, mut now) = (Bucket::default(), NOW);
-        let mut late = std::collections::VecDeque::new();
-        // What any stretch of time that ends now has had above what arrived in it.
-        let mut above = 0;
-        for (wait_us, tokens, what) in steps {
-            now = now + wait_us;
-            above = u64::saturating_sub(above, wait_us * u64::from(rate));
-            match what {
-                0 if bucket.take(limit, tokens, now) => late.push_back((tokens, now)),
-                1 => {
-                    if let Some((tokens, at)) = late.pop_front() {
-                        bucket.grant(&refunds(limit, tokens, at), now);
-                    }
-                }
-                _ if bucket.take(limit, tokens, now) => above += tokens * SECOND,
-                _ => {}
-            }
-            prop_assert!(above <= u64::from(burst) * SECOND, "{above}");
         }
     }
 }

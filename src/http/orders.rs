@@ -9,8 +9,8 @@ use super::{answer, not_meant};
 use crate::{
     config,
     decider::{Decider, NotOrdered},
-    limiter::Limit,
-    order::{Amount, EVERYTHING, Position},
+    limiter::{self, Limit},
+    order::{EVERYTHING, Position},
 };
 use axum::{
     Router,
@@ -123,7 +123,7 @@ async fn set(
 ) -> Response {
     let setting = async {
         let setting = read(sent)?;
-        let amount = setting.amount()?;
+        let set_to = setting.setting()?;
         let for_us = match &setting.duration {
             None => None,
             Some(text) => match config::duration(text) {
@@ -134,7 +134,7 @@ async fn set(
         };
         let Setting { rule, values, .. } = setting;
         let (counter, reach) = decider
-            .set_limit(&rule, &values, Some((amount, for_us)))
+            .set_limit(&rule, &values, Some((set_to, for_us)))
             .await
             .map_err(|error| refused(&decider, error))?;
         Ok((words::set_json(&counter, &reach), words::set(&counter, for_us, &reach)))
@@ -198,15 +198,14 @@ async fn reset(
 }
 
 impl Setting {
-    fn amount(&self) -> Result<Amount, Status> {
+    fn setting(&self) -> Result<limiter::Setting, Status> {
         let invalid = |why: &str| Err(Status::invalid_argument(why));
         match (&self.rate, self.burst, self.max) {
             (Some(rate), burst, None) => {
                 let rate = config::rate(rate).map_err(Status::invalid_argument)?;
-                let burst = burst.unwrap_or(rate.tokens);
-                Ok(Amount::Rate { tokens: rate.tokens, period_us: rate.period_us, burst })
+                Ok(limiter::Setting { rate: Some(rate), burst, max: None })
             }
-            (None, None, Some(max)) => Ok(Amount::InFlight { max }),
+            (None, None, max @ Some(_)) => Ok(limiter::Setting { max, ..Default::default() }),
             (None, Some(_), _) => invalid("a burst wants a rate: say how fast it refills"),
             (Some(_), _, Some(_)) => {
                 invalid("a limit has a rate, or a `max` of requests in flight, but not both")

@@ -45,8 +45,41 @@ macro_rules! limiters {
         /// The rates in Lua: most requests need them.
         pub const RATE_SCRIPTS: &[&str] = &[$($rate::Limit::SCRIPT,)*];
 
+        /// What gives back late charges to rates, in Lua.
+        pub const CREDIT_SCRIPTS: &[&str] = &[$($rate::Limit::CREDIT_SCRIPT,)*];
+
         /// The other limiters in Lua.
         pub const OTHER_SCRIPTS: &[&str] = &[$($slots::Limit::SCRIPT,)* $($shedder::Limit::SCRIPT,)*];
+
+        /// The limiters as rule files have them, in the same order.
+        pub const SCHEMAS: &[Schema] = &[
+            $(Schema::of_rate::<$rate::Limit>(),)*
+            $(Schema::of_slots::<$slots::Limit>(),)*
+            $(Schema::of_shedder::<$shedder::Limit>(),)*
+        ];
+
+        /// Their keys in rule files.
+        pub const KEYS: &[Key] = &[
+            $(($rate::Limit::NAME, $rate::Limit::SUMMARY),)*
+            $(($slots::Limit::NAME, $slots::Limit::SUMMARY),)*
+            $(($shedder::Limit::NAME, $shedder::Limit::SUMMARY),)*
+        ];
+
+        $(impl From<$rate::Limit> for Limit {
+            fn from(limit: $rate::Limit) -> Self {
+                Self::$Rate(limit)
+            }
+        })*
+        $(impl From<$slots::Limit> for Limit {
+            fn from(limit: $slots::Limit) -> Self {
+                Self::$Slots(limit)
+            }
+        })*
+        $(impl From<$shedder::Limit> for Limit {
+            fn from(limit: $shedder::Limit) -> Self {
+                Self::$Shedder(limit)
+            }
+        })*
 
         enum Number {
             $($Rate,)* $($Slots,)* $($Shedder,)*
@@ -139,6 +172,17 @@ macro_rules! limiters {
                     $(Limit::$Slots($d limit) => $d value,)*
                     $(Limit::$Shedder($d limit) => $d value,)*
                 }
+            };
+        }
+
+        /// Some limit of the same limiter, for the limit of whatever limiter it is.
+        macro_rules! map_each {
+            ($d it:expr, $d limit:ident => $d value:expr) => {
+                Some(match $d it {
+                    $(Limit::$Rate($d limit) => Limit::$Rate($d value),)*
+                    $(Limit::$Slots($d limit) => Limit::$Slots($d value),)*
+                    $(Limit::$Shedder($d limit) => Limit::$Shedder($d value),)*
+                })
             };
         }
 

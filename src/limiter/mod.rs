@@ -3,15 +3,21 @@
 //! implementation of the traits in `traits.rs`, and its line in the list below: the enums of limits and states, their
 //! dispatch and the joined Lua follow from that list.
 //!
+//! A limiter's folder also has the reader of its mapping in rule files, see [`config`].
+//!
 //! Nothing in here reads a clock, takes a lock or does I/O.
 
 pub mod concurrency;
+pub mod config;
 pub mod fleet;
 #[macro_use]
 mod list;
 mod numbers;
+pub mod pool;
 #[cfg(test)]
 pub(crate) mod samples;
+pub mod scope;
+mod setting;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -20,6 +26,7 @@ mod traits;
 pub mod utilization;
 
 pub use numbers::Numbers;
+pub use setting::Setting;
 pub use slots::SlotLimit;
 pub use traits::{Algorithm, Limiter, Properties, RateLimit, Shedder, Stored};
 
@@ -28,7 +35,9 @@ use crate::{
     lease::{InFlight, Record, Slots, Term},
     unit::Unit,
     worker::{Worker, Workers},
+    yaml::Key,
 };
+use config::{Configured as _, Schema};
 
 limiters! {
     $
@@ -216,6 +225,12 @@ impl Limit {
     pub fn amount(&self) -> Option<u32> {
         of_each!(self, limit => limit.amount())
     }
+
+    /// The limit with what an operator has set in place of its own; `None` where that does not fit.
+    #[must_use]
+    pub fn set(self, to: Setting) -> Option<Self> {
+        map_each!(self, limit => limit.set(to)?)
+    }
 }
 
 /// See [`Algorithm`].
@@ -274,6 +289,20 @@ impl Limit {
             rate(limit) => RateLimit::arrives_in_us(limit, tokens),
             slots(_) => 0,
             shedder(_) => 0,
+        )
+    }
+
+    /// The state once it has back a charge of so much at an instant by the store's clock, less what has come back by
+    /// itself since; `None` where it is not to be given back.
+    #[must_use]
+    pub fn credit(&self, state: &State, now: Timestamp, charge: (u64, Timestamp)) -> Option<State> {
+        of_family!(
+            self,
+            rate(limit) => {
+                RateLimit::credit(limit, own(limit, Some(state))?, now, charge).map(Stored::into_state)
+            },
+            slots(_) => None,
+            shedder(_) => None,
         )
     }
 

@@ -2,7 +2,7 @@
 //! [`RateLimit`] or [`Shedder`] its own [`Algorithm`] besides, a [`SlotLimit`](super::SlotLimit) nothing more. What a
 //! family has in common is written once, here and in `slots.rs`.
 
-use super::{Checked, Cost, Numbers, State, token_bucket::Grants};
+use super::{Checked, Cost, Numbers, Setting, State, token_bucket::Grants};
 use crate::{clock::Timestamp, unit::Unit};
 use std::fmt;
 
@@ -89,6 +89,10 @@ pub trait Limiter: Copy + fmt::Debug + Eq {
 
     /// How much may pass at once; `None` where that is not known, or not how it limits.
     fn amount(&self) -> Option<u32>;
+
+    /// The limit with what an operator has set in place of its own; `None` where that does not fit.
+    #[must_use]
+    fn set(self, to: Setting) -> Option<Self>;
 }
 
 /// A limiter's algorithm: a pure function of limit, state, time and cost.
@@ -135,6 +139,12 @@ pub trait Stored: Sized {
 /// A limit on a rate: its state returns to that of a limit never used by itself. It can be refunded, is divided among
 /// replicas that have lost the store, and is what a request's own limit replaces.
 pub trait RateLimit: Algorithm {
+    /// [`Self::credit`] in Lua: a function with the limiter's name and `_credit`.
+    const CREDIT_SCRIPT: &'static str;
+
+    /// How to make of a limit one for costs that are known only afterwards (`overdraw`), or why there is none.
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str>;
+
     /// The unit in which as much arrives as may pass at once, if there is one.
     fn unit(&self) -> Option<Unit>;
 
@@ -147,6 +157,15 @@ pub trait RateLimit: Algorithm {
     /// The share of one of so many replicas, each of which limits for itself.
     #[must_use]
     fn shared_by(self, replicas: u32) -> Self;
+
+    /// The state once it has back a charge of so much at an instant by the store's clock, less what has come back by
+    /// itself since. `None` where that would take from other charges, or where it is not known whether it would.
+    fn credit(
+        &self,
+        state: &Self::State,
+        now: Timestamp,
+        charge: (u64, Timestamp),
+    ) -> Option<Self::State>;
 
     /// Whether costs that are known only afterwards may take more than is there.
     fn overdraw(&self) -> bool;

@@ -1,10 +1,8 @@
 //! Limits that are set at run time for one counter of a rule.
 
-use crate::limiter::{
-    Limit, concurrency,
-    token_bucket::{self, Rate},
-};
-use serde::{Deserialize, Serialize};
+use crate::limiter::{self, Limit, Setting};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::collections::BTreeMap;
 
 /// A limit for one counter of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,25 +17,15 @@ pub struct SetLimit {
     pub until_us: Option<u64>,
 }
 
-/// How much a limit lets pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Amount {
-    /// So many tokens a period, and so many at once.
-    Rate {
-        /// Tokens a period.
-        tokens: u32,
-        /// The period, in microseconds.
-        period_us: u64,
-        /// How many at once.
-        burst: u32,
-    },
-    /// So many requests in flight.
-    InFlight {
-        /// How many.
-        max: u32,
-    },
+/// How much a limit of a limiter lets pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Amount {
+    limiter: &'static str,
+    setting: Setting,
 }
+
+/// What version 0.1 called the limiters here.
+const FORMER_NAMES: [(&str, &str); 2] = [("rate", "token_bucket"), ("in_flight", "concurrency")];
 
 impl SetLimit {
     /// Whether this is the text of a limit whose time is over. `now_us` is the time by the store's clock.
@@ -48,27 +36,34 @@ impl SetLimit {
 }
 
 impl Amount {
-    /// Whether a limit can have it: a store may hold what nobody has checked.
-    pub(super) const fn is_sound(&self) -> bool {
-        match self {
-            Self::Rate { period_us, .. } => *period_us > 0,
-            Self::InFlight { .. } => true,
-        }
+    /// A setting of a limit, and the limit with it; `None` where it does not fit.
+    pub fn of(limit: Limit, setting: Setting) -> Option<(Self, Limit)> {
+        Some((Self { limiter: limit.limiter(), setting }, limit.set(setting)?))
     }
 
-    /// The limit with this amount in the place of its own; `None` where it is of another kind.
+    /// The limit with this amount in the place of its own; `None` where it is of another limiter.
     pub fn applied_to(self, limit: Limit) -> Option<Limit> {
-        match (self, limit) {
-            (Self::Rate { tokens, period_us, burst }, Limit::TokenBucket(limit)) => {
-                let set = token_bucket::Limit::new(Rate { tokens, period_us }, burst);
-                let set = if limit.overdraw() { set.with_overdraw() } else { set };
-                let set = set.with_grants(limit.grants());
-                Some(Limit::TokenBucket(set))
-            }
-            (Self::InFlight { max }, Limit::Concurrency(limit)) => {
-                Some(Limit::Concurrency(concurrency::Limit { max, ..limit }))
-            }
-            _ => None,
-        }
+        if self.limiter == limit.limiter() { limit.set(self.setting) } else { None }
+    }
+}
+
+/// It stands there as one setting by the name of its limiter.
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        BTreeMap::from([(self.limiter, self.setting)]).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut by_limiter = BTreeMap::<String, Setting>::deserialize(from)?.into_iter();
+        let (Some((name, setting)), None) = (by_limiter.next(), by_limiter.next()) else {
+            return Err(D::Error::custom("an amount is of one limiter"));
+        };
+        let former = FORMER_NAMES.iter().find(|(former, _)| *former == name);
+        let name = former.map_or(name.as_str(), |(_, name)| name);
+        let limiter = limiter::NAMES.iter().find(|limiter| **limiter == name);
+        let limiter = limiter.ok_or_else(|| D::Error::custom("no limiter has this name"))?;
+        Ok(Self { limiter, setting })
     }
 }

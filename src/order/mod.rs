@@ -48,7 +48,6 @@ impl Orders {
                 }
             } else if let Some(path) = field.strip_prefix(LIMIT)
                 && let Ok(set) = serde_json::from_str::<SetLimit>(text)
-                && set.amount.is_sound()
                 && set.until_us.is_none_or(|until_us| until_us > now_us)
             {
                 orders.limits.insert(path.to_owned(), set);

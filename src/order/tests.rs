@@ -1,11 +1,8 @@
 use super::*;
 use crate::{
     lease::Term,
-    limiter::{
-        Limit, concurrency,
-        token_bucket::{self, Rate},
-    },
-    unit::Unit,
+    limiter::{Limit, Setting, concurrency, token_bucket},
+    unit::{Rate, Unit},
 };
 
 const ON: (bool, bool) = (true, false);
@@ -63,22 +60,53 @@ fn who_says_one_thing_takes_nothing_back_of_the_other() {
 }
 
 #[test]
-fn a_limit_takes_the_amount_and_keeps_what_else_it_is() {
-    let rate = Amount::Rate { tokens: 500, period_us: 1_000_000, burst: 1000 };
+fn a_limit_takes_what_is_set_and_keeps_what_else_it_is() {
+    let rate = Setting { rate: Some(Rate::per(500, Unit::Second)), burst: Some(1000), max: None };
     let bucket = token_bucket::Limit::per_unit(5, Unit::Second);
     let set = token_bucket::Limit::new(Rate::per(500, Unit::Second), 1000);
-    assert_eq!(rate.applied_to(Limit::TokenBucket(bucket)), Some(Limit::TokenBucket(set)));
-    let overdrawn = rate.applied_to(Limit::TokenBucket(bucket.with_overdraw()));
+    let (amount, limit) = Amount::of(Limit::TokenBucket(bucket), rate).unwrap();
+    assert_eq!(limit, Limit::TokenBucket(set));
+    let overdrawn = amount.applied_to(Limit::TokenBucket(bucket.with_overdraw()));
     assert_eq!(overdrawn, Some(Limit::TokenBucket(set.with_overdraw())));
     let slots = concurrency::Limit { max: 5, term: Term::of_micros(7), weighs_hits: true };
-    let set = Amount::InFlight { max: 50 }.applied_to(Limit::Concurrency(slots));
-    assert_eq!(set, Some(Limit::Concurrency(concurrency::Limit { max: 50, ..slots })));
-    assert_eq!(rate.applied_to(Limit::Concurrency(slots)), None);
+    let max = Setting { max: Some(50), ..Setting::default() };
+    let (_, limit) = Amount::of(Limit::Concurrency(slots), max).unwrap();
+    assert_eq!(limit, Limit::Concurrency(concurrency::Limit { max: 50, ..slots }));
+    assert_eq!(amount.applied_to(Limit::Concurrency(slots)), None);
+    assert_eq!(Amount::of(Limit::Concurrency(slots), rate), None);
+    assert_eq!(Amount::of(Limit::TokenBucket(bucket), max), None);
+}
+
+/// Processes of version 0.1 may have written it, and overrides last.
+#[test]
+fn an_amount_is_written_by_its_limiter_and_read_in_its_former_words_too() {
+    let forms = [
+        (
+            r#"{"rate":{"tokens":5,"period_us":1000000,"burst":9}}"#,
+            r#"{"token_bucket":{"tokens":5,"period_us":1000000,"burst":9}}"#,
+        ),
+        (r#"{"in_flight":{"max":3}}"#, r#"{"concurrency":{"max":3}}"#),
+    ];
+    for (former, now) in forms {
+        let amount: Amount = serde_json::from_str(former).unwrap();
+        assert_eq!(serde_json::from_str::<Amount>(now).unwrap(), amount);
+        assert_eq!(serde_json::to_string(&amount).unwrap(), now);
+    }
+    let unreadable = [
+        "{}",
+        r#"{"no_limiter":{"max":3}}"#,
+        r#"{"concurrency":{"max":3},"fleet":{"max":3}}"#,
+        r#"{"concurrency":{"max":3,"more":1}}"#,
+        r#"{"token_bucket":{"tokens":5}}"#,
+    ];
+    for text in unreadable {
+        assert!(serde_json::from_str::<Amount>(text).is_err(), "{text}");
+    }
 }
 
 #[test]
 fn limits_end_and_what_cannot_be_read_does_nothing() {
-    let amount = Amount::InFlight { max: 50 };
+    let amount: Amount = serde_json::from_str(r#"{"concurrency":{"max":50}}"#).unwrap();
     let set = |until_us| SetLimit { rule: "edge:user".to_owned(), amount, until_us };
     let fields = [
         Order::limit("edge:user=a", Some(&set(None))),

@@ -3,11 +3,11 @@
 
 use crate::{
     key::Path,
-    lease::Term,
     limiter::{self, Limit},
     order::Switch,
     worker,
 };
+pub use limiter::pool::{Capacity, Pool, Shedding, Utilization};
 use serde_json::{Map, Value};
 
 /// The rules of one domain.
@@ -25,39 +25,6 @@ pub struct Domain {
     pub pools: Vec<Pool>,
     /// Its top-level descriptors, in the order of the files.
     pub descriptors: Vec<Descriptor>,
-}
-
-/// Capacity that requests of several descriptors share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pool {
-    /// Its name, by which limits mean it.
-    pub name: String,
-    /// How many slots it has.
-    pub capacity: Capacity,
-    /// The share of them that is kept for critical requests, in millionths.
-    pub reserved_parts: u32,
-    /// How long a lease on it lasts unless it is renewed.
-    pub term: Term,
-    /// How its workers' reports are taken; `None` where they report nothing.
-    pub utilization: Option<Utilization>,
-}
-
-/// How many slots a pool has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capacity {
-    /// So many.
-    Slots(u32),
-    /// As many as its workers report. Such a pool has a [`Pool::utilization`].
-    Reported,
-}
-
-/// How the reports of a pool's workers are taken.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Utilization {
-    /// When the pool is too busy.
-    pub settings: worker::Settings,
-    /// The classes that are given up then, in this order. None twice.
-    pub shed: Vec<String>,
 }
 
 /// One descriptor: which entry of a request it matches, and what follows.
@@ -113,17 +80,6 @@ pub struct Rule {
     pub on_store_failure: Option<OnStoreFailure>,
     /// What a refused caller reads, in place of the default text.
     pub message: Option<String>,
-}
-
-/// What a utilization limit goes by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shedding {
-    /// The classes of its pool that are given up, in this order; at least one.
-    pub classes: Vec<String>,
-    /// Which entry of a request is its class, the first being 0.
-    pub class: usize,
-    /// Which entries tell callers apart; none: every request is drawn for.
-    pub callers: Vec<usize>,
 }
 
 /// What a rule does with the requests it meets.

@@ -7,7 +7,7 @@ use crate::{
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 
 /// A daily limit of so many on a state of its own; what was used of it before.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Given {
     check: Check,
     used: u64,
@@ -269,6 +269,54 @@ fn the_wait_for_quotas_is_the_shortest() {
     assert_eq!(decide_given(&[slow, fast, enforced]).wait(), Some(Wait::Micros(60_000_000)));
 }
 
+/// What the verdict finds of each check, on states of their own.
+fn findings(given: &[Given]) -> Vec<Finding> {
+    let mut given = given.to_vec();
+    given.iter_mut().enumerate().for_each(|(slot, given)| given.check.slot = slot);
+    decide_given(&given).verdict.findings.into_vec()
+}
+
+#[test]
+fn a_quota_stands_aside_for_one_that_passes_and_in_shadow_for_one_with_room() {
+    use Finding::{GaveBack, Passed, Refused, StoodAside, WouldRefuse};
+    let (enforced, over, room) = (limit(0, 0), limit(0, 0).quota(), limit(0, 1).quota());
+    let over_in_shadow = over.shadow();
+    assert_eq!(findings(&[over, room]), [StoodAside, Passed]);
+    assert_eq!(findings(&[over_in_shadow, room]), [StoodAside, Passed]);
+    assert_eq!(findings(&[over, over_in_shadow]), [StoodAside, WouldRefuse]);
+    assert_eq!(findings(&[over]), [Refused]);
+    let refund = room.cost(Cost::Refund(1));
+    assert_eq!(findings(&[over, refund]), [Refused, GaveBack]);
+    assert_eq!(findings(&[over, enforced]), [Refused; 2]);
+    assert_eq!(findings(&[over, room, enforced]), [StoodAside, Passed, Refused]);
+}
+
+#[test]
+fn a_request_is_refused_by_an_enforced_limit_or_by_all_quotas_and_so_say_the_findings() {
+    let one = |slot: usize, kind: usize| {
+        let given = limit(slot, u32::from(kind & 1 == 0));
+        let given = if kind & 2 == 0 { given } else { given.shadow() };
+        let given = if kind & 4 == 0 { given } else { given.quota() };
+        if kind & 8 == 0 { given } else { given.cost(Cost::Refund(1)) }
+    };
+    for kinds in 0..16_usize.pow(3) {
+        let given = [kinds % 16, kinds / 16 % 16, kinds / 256];
+        let given = [0, 1, 2].map(|slot| one(slot, given[slot]));
+        let after = decide_given(&given);
+        let checks = given.iter().map(|given| given.check).zip(after.over());
+        let checks = checks.filter(|(check, _)| matches!(check.cost, Cost::Take(_)));
+        let is_over = |(check, over): &(Check, bool)| *over && !check.shadow_mode;
+        let (quotas, others): (Vec<_>, Vec<_>) = checks.partition(|(check, _)| check.quota_mode);
+        let is_refused =
+            others.iter().any(is_over) || (!quotas.is_empty() && quotas.iter().all(is_over));
+        assert_eq!(after.is_refused(), is_refused, "{given:?}");
+        let findings = &after.verdict.findings;
+        assert_eq!(findings.contains(&Finding::Refused), is_refused, "{given:?}");
+        let first = after.verdict.refusal.map(|refusal| refusal.first);
+        assert_eq!(first, findings.iter().position(|it| *it == Finding::Refused), "{given:?}");
+    }
+}
+
 #[test]
 fn no_limit_admits() {
     assert!(!decide_given(&[]).is_refused());
@@ -328,7 +376,7 @@ fn charged(given: &[Given]) -> Vec<(usize, u64)> {
     let question = Question::new(keys, given.iter().map(|given| given.check).collect());
     let (answer, _) = settle(&question, &vec![None; given.len()], NOW);
     let charges = question.charged(answer).into_iter();
-    charges.map(|charge| (charge.slot, charge.tokens)).collect()
+    charges.map(|charge| (charge.slot, charge.amount)).collect()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// The modules of the library, from the bottom up: each may import those before it.
-const LAYERS: [&str; 28] = [
+const LAYERS: [&str; 29] = [
     "unit",
     "clock",
     "task",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 28] = [
     "key",
     "lease",
     "worker",
+    "yaml",
     "limiter",
     "request",
     "decision",
@@ -28,6 +29,7 @@ const LAYERS: [&str; 28] = [
     "renew",
     "report",
     "grant",
+    "refund",
     "rules",
     "config",
     "store",
@@ -185,6 +187,84 @@ fn modules_import_those_below_them() {
     assert!(new.is_empty(), "against the layers:\n{new:#?}");
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "take out of AGAINST_LAYERS what is mended: {gone:?}");
+}
+
+/// Folders whose files import each other in one direction, beside those of the limiters.
+const WITHOUT_CIRCLES: [&str; 2] = ["config", "yaml"];
+
+/// Folders of limiters with circles nevertheless.
+const WITH_CIRCLES: [&str; 1] = ["limiter/token_bucket"];
+
+/// For each file of a folder, by its module's name, the files of the folder that it imports. `mod.rs` is `mod`.
+fn imports_within(folder: &str, files: &[File]) -> BTreeMap<String, BTreeSet<String>> {
+    let inside = |file: &&File| {
+        file.path.strip_prefix(folder).is_some_and(|rest| rest.matches('/').count() == 1)
+    };
+    let stem = |file: &File| file.path.rsplit('/').next().unwrap().replace(".rs", "");
+    let names: BTreeSet<String> = files.iter().filter(inside).map(stem).collect();
+    let path = format!("crate::{}::", folder.replace('/', "::"));
+    let imports = |file: &File| {
+        let own = stem(file);
+        // The parts of `mod.rs` are beside it, those of others above.
+        let prefixes = if own == "mod" {
+            vec![path.as_str(), "self::"]
+        } else {
+            vec![path.as_str(), "super::"]
+        };
+        let mut found = BTreeSet::new();
+        for prefix in prefixes {
+            for (place, _) in file.code.match_indices(prefix) {
+                let rest = &file.code[place + prefix.len()..];
+                let list = rest.strip_prefix('{').map_or_else(|| vec![name(rest)], outer_names);
+                // What is no file of the folder is of its `mod.rs`.
+                let of = |name: &str| if names.contains(name) { name } else { "mod" }.to_owned();
+                found.extend(list.into_iter().map(of));
+            }
+        }
+        if own == "mod" {
+            let used = |name: &&String| file.code.contains(&format!("{name}::"));
+            found.extend(names.iter().filter(used).cloned());
+        }
+        found.remove(&own);
+        (own, found)
+    };
+    files.iter().filter(inside).map(imports).collect()
+}
+
+/// The imports that lead from a file back to it, as `from -> to`.
+fn circles_within(folder: &str, files: &[File]) -> Vec<String> {
+    let mut left = imports_within(folder, files);
+    assert!(!left.is_empty(), "no files in src/{folder}");
+    // Take away what imports nothing that is left, or is imported by nothing, until only circles are.
+    loop {
+        let before = left.len();
+        let names: BTreeSet<String> = left.keys().cloned().collect();
+        let imported: BTreeSet<String> = left.values().flatten().cloned().collect();
+        left.retain(|name, imports| imported.contains(name) && !imports.is_disjoint(&names));
+        if left.len() == before {
+            break;
+        }
+    }
+    let edges = left.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+    let edges = edges.filter(|(_, to)| left.contains_key(*to));
+    edges.map(|(from, to)| format!("src/{folder}: {from} -> {to}")).collect()
+}
+
+#[test]
+fn files_of_a_folder_import_each_other_in_one_direction() {
+    let files = files();
+    let limiters = tollgate::limiter::NAMES.iter().map(|name| format!("limiter/{name}"));
+    let folders = limiters.chain(WITHOUT_CIRCLES.map(str::to_owned));
+    let mut wrong = Vec::new();
+    for folder in folders {
+        let circles = circles_within(&folder, &files);
+        if WITH_CIRCLES.contains(&folder.as_str()) {
+            assert!(!circles.is_empty(), "take out of WITH_CIRCLES what is mended: {folder}");
+        } else {
+            wrong.extend(circles);
+        }
+    }
+    assert!(wrong.is_empty(), "files that import each other in a circle:\n{wrong:#?}");
 }
 
 #[test]

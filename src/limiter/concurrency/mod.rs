@@ -7,12 +7,13 @@
 //! This is the concurrent requests limiter of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), with a lease for each request in place of a sorted set of all of them.
 
+mod config;
 #[cfg(test)]
 mod samples;
 
 use crate::{
     lease::{Slots, Term},
-    limiter::{Limiter, Properties, SlotLimit},
+    limiter::{Limiter, Properties, Setting, SlotLimit},
 };
 
 /// The parameters.
@@ -53,6 +54,11 @@ impl Limiter for Limit {
 
     fn amount(&self) -> Option<u32> {
         Some(self.max)
+    }
+
+    fn set(self, to: Setting) -> Option<Self> {
+        let Setting { rate: None, burst: None, max: Some(max) } = to else { return None };
+        Some(Self { max, ..self })
     }
 }
 

@@ -13,13 +13,14 @@
 //! This is the fleet usage load shedder of Paul Tarjan, "Scaling your API with rate limiters" (Stripe,
 //! 2017), but with critical requests counted: a reserve that nobody measures holds only by luck.
 
+mod config;
 #[cfg(test)]
 mod samples;
 
 use crate::{
     clock::Timestamp,
     lease::{Slots, Term},
-    limiter::{Limiter, Properties, SlotLimit, Wait},
+    limiter::{Limiter, Properties, Setting, SlotLimit, Wait},
     unit::WHOLE_PARTS,
     worker::Workers,
 };
@@ -136,6 +137,10 @@ impl Limiter for Limit {
     fn amount(&self) -> Option<u32> {
         let amount = u32::try_from(self.free(Slots::default())).unwrap_or(u32::MAX);
         (!self.is_reported()).then_some(amount)
+    }
+
+    fn set(self, _: Setting) -> Option<Self> {
+        None
     }
 }
 

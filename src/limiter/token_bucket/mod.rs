@@ -21,7 +21,9 @@
 //! keeps one instant, `now + used ÷ rate`, but an instant means another amount as soon as the rate
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
+mod config;
 mod grants;
+mod late;
 mod ledger;
 mod rate;
 #[cfg(test)]
@@ -29,14 +31,14 @@ mod samples;
 #[cfg(test)]
 mod tests;
 
+pub use crate::unit::Rate;
 pub use grants::Grants;
-pub use ledger::{Claim, LEDGER_SCRIPT, Ledger, Returned};
+pub use ledger::{LEDGER_SCRIPT, Ledger, Returned};
 use rate::Grains;
-pub use rate::Rate;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait},
     unit::Unit,
 };
 use std::num::NonZeroU64;
@@ -310,6 +312,12 @@ impl Limiter for Limit {
     fn amount(&self) -> Option<u32> {
         Some(self.burst)
     }
+
+    fn set(self, to: Setting) -> Option<Self> {
+        let Setting { rate: Some(rate), burst, max: None } = to else { return None };
+        let set = Self::new(rate, burst.unwrap_or(rate.tokens));
+        Some(Self { overdraw: self.overdraw, grants: self.grants, ..set })
+    }
 }
 
 impl Algorithm for Limit {
@@ -354,6 +362,9 @@ impl Algorithm for Limit {
 }
 
 impl RateLimit for Limit {
+    const CREDIT_SCRIPT: &'static str = include_str!("../../../lua/token_bucket/credit.lua");
+    const OVERDRAW: Result<fn(Self) -> Self, &'static str> = Ok(Self::with_overdraw);
+
     fn unit(&self) -> Option<Unit> {
         self.rate.unit_of(self.burst)
     }
@@ -374,6 +385,10 @@ impl RateLimit for Limit {
         let period_us = self.rate.period_us.saturating_mul(u64::from(replicas));
         let rate = Rate { period_us, ..self.rate };
         Self { overdraw: self.overdraw, ..Self::new(rate, self.burst.div_ceil(replicas)) }
+    }
+
+    fn credit(&self, state: &State, now: Timestamp, charge: (u64, Timestamp)) -> Option<State> {
+        self.credit(state, now, charge)
     }
 
     fn overdraw(&self) -> bool {

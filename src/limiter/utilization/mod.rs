@@ -20,6 +20,7 @@
 //! 2017). Its sample freezes above a utilization of 1, begins to shed after 121 s where it says 28, and
 //! applies the newest report to all the time since the one before.
 
+mod config;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
@@ -27,7 +28,7 @@ mod tests;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, Shedder, Wait},
+    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, Setting, Shedder, Wait},
     unit::WHOLE_PARTS,
     worker::{Bucket, Counts, Settings, Workers},
 };
@@ -153,6 +154,10 @@ impl Limiter for Limit {
     }
 
     fn amount(&self) -> Option<u32> {
+        None
+    }
+
+    fn set(self, _: Setting) -> Option<Self> {
         None
     }
 }

@@ -19,6 +19,12 @@ fn orders(fields: &[Order]) -> Orders {
     Orders::read(texts, 0)
 }
 
+/// So many a second, and at once.
+fn amount(tokens: u32) -> order::Amount {
+    let rate = serde_json::json!({ "tokens": tokens, "period_us": 1_000_000, "burst": tokens });
+    serde_json::from_value(serde_json::json!({ "token_bucket": rate })).unwrap()
+}
+
 #[test]
 fn what_is_in_hand_is_outdated_where_its_limit_may_have_changed_and_not_by_others() {
     let before = Rules::new(rules(HOT, "", 5));
@@ -41,7 +47,7 @@ fn what_is_in_hand_is_outdated_where_its_limit_may_have_changed_and_not_by_other
     assert!(outdates(switched("edge")));
     assert!(!outdates(switched("mall:user")));
     let set = |rule: &str| {
-        let amount = order::Amount::Rate { tokens: 1, period_us: 1_000_000, burst: 1 };
+        let amount = amount(1);
         let set = SetLimit { rule: rule.to_owned(), amount, until_us: None };
         before.with_orders(orders(&[Order::limit(&format!("{rule}=ada"), Some(&set))]))
     };
@@ -75,7 +81,7 @@ descriptors:
 
 #[test]
 fn the_limit_in_force_is_found_by_the_key_of_its_state() {
-    let amount = order::Amount::Rate { tokens: 9, period_us: 1_000_000, burst: 9 };
+    let amount = amount(9);
     let set = SetLimit { rule: "a%3Ab:user".to_owned(), amount, until_us: None };
     let set = orders(&[Order::limit("a%3Ab:user=ada", Some(&set))]);
     let rules = Rules::new(domains_of(MANY)).with_orders(set);
@@ -132,7 +138,7 @@ fn a_bucket_has_changed_where_its_rule_or_a_counter_of_it_has() {
     let changed = |next: &Rules| next.changed_rate_limits(&before).len();
     assert_eq!(changed(&before.with_domains(rules(HOT, "", 5))), 0);
     assert_eq!(changed(&before.with_domains(rules(HOT, "", 6))), 1);
-    let amount = order::Amount::Rate { tokens: 1, period_us: 1_000_000, burst: 1 };
+    let amount = amount(1);
     let set = SetLimit { rule: "mall:user".to_owned(), amount, until_us: None };
     let set = before.with_orders(orders(&[Order::limit("mall:user=ada", Some(&set))]));
     assert_eq!(changed(&set), 1);

@@ -223,13 +223,12 @@ impl Batch {
     }
 }
 
-/// Whether each check of a request is one of a token bucket, and under a key of its own, in order: then the script has
-/// little to settle. Most requests are so.
+/// Whether each check of a request is one of a rate, and under a key of its own, in order: then the script has little to
+/// settle. Most requests are so.
 fn are_apart(question: &Question) -> bool {
     let Question { keys, checks, taking, .. } = question;
-    let is_apart = |(slot, check): (usize, &Check)| {
-        check.slot == slot && matches!(check.limit, Limit::TokenBucket(_))
-    };
+    let is_apart =
+        |(slot, check): (usize, &Check)| check.slot == slot && check.limit.is_rate_limit();
     taking.is_none() && keys.len() == checks.len() && checks.iter().enumerate().all(is_apart)
 }
 

@@ -2,7 +2,7 @@
 //! The rates get back what they were charged. (What is held under a lease is given back by `decider/taken.rs`.)
 //!
 //! How much has been refilled since the charge, and is not given back as well, the script itself says at the moment at
-//! which it gives back, by Redis's clock (`limiter/token_bucket/ledger.rs`). That is right only for the rate, the burst
+//! which it gives back, by Redis's clock (`refund.rs`). That is right only for the rate, the burst
 //! and the unit of the charge: so nothing is given back once this process follows other rules, nor where the state says
 //! that its unit has changed or the clock was set back.
 //!
@@ -17,13 +17,12 @@ use super::{
 };
 use crate::{
     clock::Timestamp,
-    grant::{Ask, Granted},
     key::Key,
-    limiter::token_bucket::{Claim, Returned},
-    store::{StoreError, draw},
+    refund::Refund,
+    store::StoreError,
     verdict::{Charge, Question},
 };
-use std::{num::NonZeroU64, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, time};
 
 /// How long a late answer is listened for.
@@ -31,9 +30,9 @@ pub(super) const LONGEST_LATE: Duration = Duration::from_secs(30);
 
 /// What a request was charged for nothing: its keys, and what each is to get back.
 #[derive(Debug)]
-struct Refund {
+struct Refunds {
     keys: Vec<Key>,
-    asks: Vec<Ask>,
+    refunds: Vec<Refund>,
 }
 
 impl Way {
@@ -57,48 +56,46 @@ impl Way {
     async fn give_back(self: &Arc<Self>, late: &Late, answer: LateAnswer) {
         let LateAnswer { answer, decided, connection } = answer;
         let charges = late.question.charged(answer);
-        let Some(refund) = Refund::of(&late.question, charges, decided) else { return };
+        let Some(refunds) = Refunds::of(&late.question, charges, decided) else { return };
         let is_in_force = self.generation() == late.question.generation;
         // Once: twice would be once too often.
-        let is_given_back = is_in_force && self.refund(&refund, connection).await.unwrap_or(false);
+        let is_given_back = is_in_force && self.refund(&refunds, connection).await.unwrap_or(false);
         self.condition.count_late_charge(is_given_back);
     }
 
     /// Has something given back. Whether all of it was, but for what has been refilled. No request waits for it, so it
     /// may take as long as a slow Redis takes, also while that is not asked by those who do.
-    async fn refund(&self, refund: &Refund, connection: Connection) -> Result<bool, StoreError> {
-        let Refund { keys, asks } = refund;
-        let call = Call::grant(keys.iter().collect(), &asks.iter().collect::<Vec<_>>());
+    async fn refund(&self, refunds: &Refunds, connection: Connection) -> Result<bool, StoreError> {
+        let Refunds { keys, refunds } = refunds;
+        let call = Call::refund(keys, refunds);
         let coming = self.send(connection, &call).ok_or(StoreError::Unreachable)?;
         let reply = time::timeout(LONGEST_LATE, coming).await;
         keys.iter().for_each(|key| self.denials.open(key));
         let reply = reply.unwrap_or(Err(StoreError::Late))?;
-        let granted = round::done(script::read_granted(&reply, asks.len()))?;
-        Ok(granted.iter().all(|Granted { void, .. }| *void == 0))
+        let void = round::done(script::read_refunded(&reply, refunds.len()))?;
+        Ok(void.iter().all(|charges| *charges == 0))
     }
 }
 
-impl Refund {
+impl Refunds {
     /// What gives back these charges of a question, which was decided at that instant by Redis's clock; `None` where
     /// there are none.
     fn of(question: &Question, charges: Vec<Charge>, decided: Timestamp) -> Option<Self> {
-        let mut refund = Self { keys: Vec::new(), asks: Vec::<Ask>::new() };
-        // No ledger begins by a refund.
-        let drawn = draw().ok().and_then(NonZeroU64::new).unwrap_or(NonZeroU64::MIN);
-        for Charge { slot, limit, tokens } in charges {
+        let mut refunds = Self { keys: Vec::new(), refunds: Vec::<Refund>::new() };
+        for Charge { slot, limit, amount } in charges {
             let key = question.keys.get(slot)?;
-            let returned = Returned { tokens, claim: Claim::At(decided) };
-            let known = refund.keys.iter().position(|known| known == key);
-            match known.and_then(|place| refund.asks.get_mut(place)) {
-                Some(ask) if ask.limit == limit => ask.returned.push(returned),
+            let charge = (amount, decided);
+            let known = refunds.keys.iter().position(|known| known == key);
+            match known.and_then(|place| refunds.refunds.get_mut(place)) {
+                Some(refund) if refund.limit == limit => refund.charges.push(charge),
                 // Two limits on one state: the unit of the first is not that of the state any more.
                 Some(_) => {}
                 None => {
-                    refund.keys.push(key.clone());
-                    refund.asks.push(Ask { limit, returned: vec![returned], wanted: 0, drawn });
+                    refunds.keys.push(key.clone());
+                    refunds.refunds.push(Refund { limit, charges: vec![charge] });
                 }
             }
         }
-        (!refund.asks.is_empty()).then_some(refund)
+        (!refunds.keys.is_empty()).then_some(refunds)
     }
 }

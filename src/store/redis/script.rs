@@ -8,8 +8,9 @@ use crate::{
     lease::{Attempt, LeaseId, Release, Released, Renewed, Term},
     limiter::{
         self, Limiter as _,
-        token_bucket::{self, Claim, Ledger, Returned},
+        token_bucket::{self, Ledger, Returned},
     },
+    refund::Refund,
     shadow::Seen,
     store::orders::{Change, Changed, Fields, Telling, Told, Version},
     verdict::{Answer, Question},
@@ -38,6 +39,7 @@ const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 const ORDERS: &str = include_str!("../../../lua/orders.lua");
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
 const GRANT: &str = include_str!("../../../lua/grant.lua");
+const REFUND: &str = include_str!("../../../lua/refund.lua");
 
 /// A script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +60,13 @@ pub enum Script {
     Shadow,
     /// Hands out tokens ahead of need, and takes them back.
     Grant,
+    /// Gives back charges after a timeout.
+    Refund,
 }
 
 impl Script {
     /// All of them, each at the place that [`Script::place`] says.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Request,
         Self::Release,
         Self::Renew,
@@ -71,6 +75,7 @@ impl Script {
         Self::Orders,
         Self::Shadow,
         Self::Grant,
+        Self::Refund,
     ];
 
     /// Where it stands in the list.
@@ -84,6 +89,7 @@ impl Script {
             Self::Orders => 5,
             Self::Shadow => 6,
             Self::Grant => 7,
+            Self::Refund => 8,
         }
     }
 
@@ -97,7 +103,9 @@ impl Script {
                 // Most calls have no need of these: they are a function, because to make them costs more than to decide.
                 let others = [TERM, IN_FLIGHT, RECORD, WORKERS, SLOTS, &others, &limiters, SETTLE]
                     .join("\n");
-                [clock, KEY, &rates, "local function others()", &others, "end", REQUEST].join("\n")
+                let make_rate = make_rate();
+                [clock, KEY, &rates, &make_rate, "local function others()", &others, "end", REQUEST]
+                    .join("\n")
             }
             Self::Release => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RELEASE].join("\n"),
             Self::Renew => [clock, KEY, TERM, IN_FLIGHT, RECORD, SLOTTED, RENEW].join("\n"),
@@ -109,8 +117,25 @@ impl Script {
                 [clock, KEY, token_bucket::Limit::SCRIPT, token_bucket::LEDGER_SCRIPT, GRANT]
                     .join("\n")
             }
+            Self::Refund => {
+                let (rates, credits) =
+                    (limiter::RATE_SCRIPTS.join("\n"), limiter::CREDIT_SCRIPTS.join("\n"));
+                let names = limiter::NAMES.iter().take(limiter::RATE_SCRIPTS.len());
+                let list = names.map(|name| format!("{{ {name}, {name}_credit }}"));
+                let list = format!("local RATES = {{ {} }}", list.collect::<Vec<_>>().join(", "));
+                [clock, KEY, &rates, &credits, &list, REFUND].join("\n")
+            }
         }
     }
+}
+
+/// A function in Lua that makes a rate by its number. It is no table, which each call would have to make.
+fn make_rate() -> String {
+    // The rates are the first of all limiters.
+    let rates = limiter::NAMES.iter().zip(limiter::RATE_SCRIPTS).zip(1..);
+    let rates =
+        rates.map(|((name, _), number)| format!("if number == {number} then return {name}() end"));
+    format!("local function make_rate(number) {} end", rates.collect::<Vec<_>>().join(" "))
 }
 
 /// A call of a script.
@@ -213,16 +238,29 @@ impl<'a> Call<'a> {
             let wanted = (*wanted).min(limit.burst().into());
             limit.push_arguments(&mut numbers);
             numbers.extend([wanted as f64, drawn.get() as f64, returned.len() as f64]);
-            for Returned { tokens, claim } in returned {
-                let (since, at) = match claim {
-                    Claim::Charged(ledger) => (ledger.since.get(), ledger.charged),
-                    Claim::At(at) => (0, at.as_micros()),
-                };
-                numbers.extend([*tokens, since, at].map(|number| number.min(1 << 53) as f64));
+            for Returned { tokens, ledger: Ledger { since, charged } } in returned {
+                let returned = [*tokens, since.get(), *charged];
+                numbers.extend(returned.map(|number| number.min(1 << 53) as f64));
             }
         }
         let arguments = vec![numbers.into_iter().flat_map(f64::to_le_bytes).collect()];
         Self { script: Script::Grant, keys, arguments }
+    }
+
+    /// To give back charges to the states under these keys, in order.
+    #[expect(clippy::cast_precision_loss, reason = "instants and amounts are at most 2^53")]
+    pub fn refund(keys: &'a [Key], refunds: &[Refund]) -> Self {
+        let mut numbers = Vec::new();
+        for Refund { limit, charges } in refunds {
+            numbers.push(limit.script().into());
+            limit.push_arguments(&mut numbers);
+            numbers.push(charges.len() as f64);
+            for (amount, at) in charges {
+                numbers.extend([*amount, at.as_micros()].map(|number| number.min(1 << 53) as f64));
+            }
+        }
+        let arguments = vec![numbers.into_iter().flat_map(f64::to_le_bytes).collect()];
+        Self { script: Script::Refund, keys: keys.iter().collect(), arguments }
     }
 
     /// The command for a Redis that knows the script by this name.
@@ -359,6 +397,14 @@ pub fn read_granted(reply: &Value, count: usize) -> Option<Reply<Vec<Granted>>> 
         });
         let granted: Vec<Granted> = granted.collect::<Option<_>>()?;
         (granted.len() == count).then_some(granted)
+    })
+}
+
+/// Reads the reply to so many refunds: how many charges of each were not given back.
+pub fn read_refunded(reply: &Value, count: usize) -> Option<Reply<Vec<usize>>> {
+    read(reply, |numbers| {
+        let void = numbers.iter().map(|number| usize::try_from(*number).ok());
+        void.collect::<Option<Vec<_>>>().filter(|void| void.len() == count)
     })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::order::{Amount, Position, Switch};
+use crate::order::{Position, Switch};
 
 const FIELD: &str = "on edge:user";
 
@@ -87,7 +87,7 @@ fn a_store_that_has_lost_something_is_told_it_again_unless_it_says_something_els
 fn a_limit_whose_time_is_over_by_the_clock_of_the_store_is_taken_out_of_it() {
     let set = SetLimit {
         rule: "edge:user".to_owned(),
-        amount: Amount::InFlight { max: 5 },
+        amount: serde_json::from_str(r#"{"concurrency":{"max":5}}"#).unwrap(),
         until_us: Some(1000),
     };
     let order = Order::limit("edge:user=ada", Some(&set));

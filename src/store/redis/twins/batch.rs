@@ -2,17 +2,22 @@
 
 use super::{
     Names, World, for_all,
-    history::{Event, SECOND, any_history},
+    history::{Event, SECOND, What, any_check, any_history, any_step},
     is_in, key,
     support::Redis,
+    told as command,
 };
 use crate::{
     clock::Timestamp,
     key::Key,
-    limiter::{Cost, Limit, token_bucket},
+    limiter::{
+        Cost, Limit,
+        samples::{Samples, any_limit},
+        token_bucket,
+    },
     store::redis::{
         batch::{Batch, Said},
-        script::{CLOCK, Reply, Script},
+        script::{self, CLOCK, Call, Reply, Script},
     },
     unit::Unit,
     verdict::{self, Answer, Check, Question},
@@ -165,6 +170,54 @@ async fn where_many_keys_may_not_be_read_at_once_each_is() {
     let said = ask(&redis, &questions).await;
     let left: Vec<_> = questions.iter().enumerate().map(|(at, it)| left(&said, at, it)).collect();
     assert_eq!(left, [Some(3), Some(2), Some(1)]);
+}
+
+/// Checks of rates, each of a state of its own, one question after the other.
+fn any_of_rates() -> impl Strategy<Value = Vec<(i64, Question)>> {
+    prop::collection::vec(any_limit(&Samples::of_rates()), 1..3).prop_flat_map(|rates| {
+        let asked = prop::collection::vec(any_check(prop::sample::select(rates)), 1..4).prop_map(
+            |mut asked| {
+                let mut names = Vec::new();
+                asked.retain(|asking| {
+                    let is_new = !names.contains(&asking.name);
+                    names.push(asking.name);
+                    is_new
+                });
+                What::Ask(asked, None).question().unwrap()
+            },
+        );
+        prop::collection::vec((any_step(), asked), 1..30)
+    })
+}
+
+#[tokio::test]
+async fn the_short_paths_of_rates_answer_and_store_what_the_long_one_does() {
+    for_all(&any_of_rates(), |redis, names, history| {
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
+        let mut now_us = 1_800_000_000 * SECOND;
+        for (step_us, short) in history {
+            now_us = (now_us + step_us).max(0);
+            let now = Timestamp::from_micros(now_us.unsigned_abs());
+            // With a key that no check is about, a request is none for the short paths.
+            let mut long = short.clone();
+            long.keys.push(key("token_bucket", 9));
+            let mut done = [short, &long].into_iter().enumerate().map(|(database, question)| {
+                redis::cmd("SELECT").arg(database).exec(redis).unwrap();
+                let reply = command(&Call::request(question), names, now).query(redis).unwrap();
+                let stored = short.keys.iter().map(|key| {
+                    let both = redis::pipe().get(key.as_str()).pttl(key.as_str()).query(redis);
+                    both.unwrap()
+                });
+                let stored: Vec<(Option<Vec<u8>>, i64)> = stored.collect();
+                (script::read_answer(&reply, question), stored)
+            });
+            let [short, long] = [done.next().unwrap(), done.next().unwrap()];
+            prop_assert!(matches!(short.0, Some(Reply::Done(_))), "{:?}", short.0);
+            prop_assert_eq!(short, long);
+        }
+        Ok(())
+    })
+    .await;
 }
 
 /// Whether each check is over, and what it leaves.

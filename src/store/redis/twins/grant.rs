@@ -1,4 +1,5 @@
-//! Tokens handed out ahead of need, and given back: in Lua as in Rust.
+//! Tokens handed out ahead of need, what is left of them given back, and charges given back after a timeout: in Lua as in
+//! Rust.
 
 use super::{
     World, for_all,
@@ -12,8 +13,9 @@ use crate::{
     limiter::{
         Cost, Limit, State,
         samples::SampledRate as _,
-        token_bucket::{self, Claim, Ledger, Returned},
+        token_bucket::{self, Ledger, Returned},
     },
+    refund::{Refund, refund},
     store::redis::script::{self, Call, Reply},
     unit::Unit,
     verdict::{self, Check, Question, Write},
@@ -75,17 +77,27 @@ fn names() -> Vec<Key> {
 struct Claims(BTreeMap<usize, Vec<Ledger>>);
 
 impl Claims {
-    fn ask(&self, name: usize, asking: &Asking, now_us: i64, drawn: u64) -> Ask {
+    fn ask(&self, name: usize, asking: &Asking, drawn: u64) -> Ask {
         let known = self.0.get(&name).map_or(&[][..], Vec::as_slice);
-        let returned = asking.returned.iter().map(|(tokens, claim, ago_us)| {
+        let returned = asking.returned.iter().filter_map(|(tokens, claim, _)| {
             let ledger = claim.and_then(|back| known.iter().rev().nth(back));
-            let at = Timestamp::from_micros((now_us - ago_us).unsigned_abs());
-            let claim = ledger.map_or(Claim::At(at), |ledger| Claim::Charged(*ledger));
-            Returned { tokens: *tokens, claim }
+            Some(Returned { tokens: *tokens, ledger: *ledger? })
         });
         let drawn = NonZeroU64::new(drawn).unwrap();
         Ask { limit: asking.limit, returned: returned.collect(), wanted: asking.wanted, drawn }
     }
+}
+
+/// What is given back of what was charged without a claim, to the same buckets.
+fn refunds(asks: &Asks, now_us: i64) -> Vec<Refund> {
+    let refunds = asks.values().map(|Asking { limit, returned, .. }| {
+        let charges = returned.iter().filter(|(_, claim, _)| claim.is_none());
+        let charges = charges.map(|(tokens, _, ago_us)| {
+            (*tokens, Timestamp::from_micros((now_us - ago_us).unsigned_abs()))
+        });
+        Refund { limit: Limit::TokenBucket(*limit), charges: charges.collect() }
+    });
+    refunds.collect()
 }
 
 impl World {
@@ -129,11 +141,12 @@ async fn the_script_hands_out_and_takes_back_what_rust_does() {
             world.write(&keys, writes, now);
             let reply = told(&Call::request(&question), scripts, now).query(redis).unwrap();
             prop_assert_eq!(script::read_answer(&reply, &question), Some(Reply::Done(answer)));
+            let refunds = refunds(asks, now_us);
             let asks: Vec<(usize, Ask)> = asks
                 .iter()
                 .map(|(name, asking)| {
                     drawn += 1;
-                    (*name, claims.ask(*name, asking, now_us, drawn))
+                    (*name, claims.ask(*name, asking, drawn))
                 })
                 .collect();
             let (names_asked, asks): (Vec<usize>, Vec<Ask>) = asks.into_iter().unzip();
@@ -146,6 +159,10 @@ async fn the_script_hands_out_and_takes_back_what_rust_does() {
             let reply = told(&call, scripts, now).query(redis).unwrap();
             let read = script::read_granted(&reply, asks.len());
             prop_assert_eq!(read, Some(Reply::Done(granted)));
+            let (void, changes) = refund(&refunds, &world.stored(&keys), now);
+            world.change(&keys, changes, now);
+            let reply = told(&Call::refund(&keys, &refunds), scripts, now).query(redis).unwrap();
+            prop_assert_eq!(script::read_refunded(&reply, keys.len()), Some(Reply::Done(void)));
             for key in names() {
                 let (there, ttl_ms): (Option<Vec<u8>>, i64) =
                     redis::pipe().get(key.as_str()).pttl(key.as_str()).query(redis).unwrap();

@@ -1,8 +1,16 @@
 //! What is wrong, where, and what to write instead.
 
-use super::Source;
 use serde_json::json;
-use std::{collections::HashSet, ops::Range};
+use std::ops::Range;
+
+/// A rule file as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// What to call it: its path.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,17 +43,17 @@ impl Place {
     }
 
     /// The bytes of the file's text. A file is smaller than 4 GiB, and each has one of these for each value.
-    pub(super) const fn bytes(&self) -> Range<usize> {
+    pub const fn bytes(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
     /// The same as it is kept where there are many.
-    pub(super) const fn bytes_u32(&self) -> (u32, u32) {
+    pub const fn bytes_u32(&self) -> (u32, u32) {
         (self.start, self.end)
     }
 
     /// The file.
-    pub(super) fn of<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
+    pub fn of<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
         sources.get(self.source as usize)
     }
 }
@@ -78,33 +86,41 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Something wrong for which there is no text to point at.
-    pub(super) fn nowhere(severity: Severity, message: String, help: &str) -> Self {
+    pub fn nowhere(severity: Severity, message: String, help: &str) -> Self {
         Self { severity, message, help: help.into(), key: None, place: None, related: None }
     }
 
-    pub(super) fn error(place: Place, message: impl Into<String>) -> Self {
+    /// An error at a place.
+    pub fn error(place: Place, message: impl Into<String>) -> Self {
         let place = Some(place);
         Self { place, ..Self::nowhere(Severity::Error, message.into(), "") }
     }
 
-    pub(super) fn warning(place: Place, message: impl Into<String>) -> Self {
+    /// A warning at a place.
+    pub fn warning(place: Place, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::error(place, message) }
     }
 
-    pub(super) fn help(self, help: impl Into<String>) -> Self {
+    /// The same with what to write instead.
+    #[must_use]
+    pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: help.into(), ..self }
     }
 
-    pub(super) fn key(self, key: impl AsRef<str>) -> Self {
+    /// The same with the key concerned.
+    #[must_use]
+    pub fn key(self, key: impl AsRef<str>) -> Self {
         Self { key: Some(shortened(key.as_ref(), LONGEST_KEY)), ..self }
     }
 
-    pub(super) fn related(self, place: Place, label: &'static str) -> Self {
+    /// The same with a second place.
+    #[must_use]
+    pub fn related(self, place: Place, label: &'static str) -> Self {
         Self { related: Some(Related { place, label }), ..self }
     }
 
     /// The same for programs.
-    pub(super) fn to_json(&self, sources: &[Source]) -> serde_json::Value {
+    pub fn to_json(&self, sources: &[Source]) -> serde_json::Value {
         let place = |place: Place| {
             json!({
                 "file": place.of(sources).map(|source| source.name.as_str()),
@@ -130,85 +146,6 @@ impl Diagnostic {
     }
 }
 
-/// The most errors that are kept, and the most warnings.
-const MOST_OF_A_SEVERITY: usize = 1_000;
-
-/// What is found on the way through the files.
-#[derive(Debug)]
-pub(super) struct Report<'a> {
-    sources: &'a [Source],
-    diagnostics: Vec<Diagnostic>,
-    /// How many of those are errors.
-    errors: usize,
-    /// How many were left out.
-    left_out: usize,
-    /// Names under `replaces`, to be compared with those of the domain's limits once all are known.
-    pub(super) replaced: Vec<(String, Place)>,
-    /// Bytes compared so far in search of values that are hidden by others.
-    pub(super) compared: usize,
-}
-
-impl<'a> Report<'a> {
-    pub(super) const fn new(sources: &'a [Source]) -> Self {
-        Self {
-            sources,
-            diagnostics: Vec::new(),
-            errors: 0,
-            left_out: 0,
-            replaced: Vec::new(),
-            compared: 0,
-        }
-    }
-
-    /// Adds a diagnostic, or only counts it where there are many: a hostile file has one in each line. Warnings take no
-    /// place of an error.
-    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
-        let is_error = diagnostic.severity == Severity::Error;
-        let alike = if is_error { self.errors } else { self.diagnostics.len() - self.errors };
-        if alike >= MOST_OF_A_SEVERITY {
-            self.left_out += 1;
-            return;
-        }
-        self.errors += usize::from(is_error);
-        self.diagnostics.push(diagnostic);
-    }
-
-    /// The same of an error that takes a while to be put into words.
-    pub(super) fn error_with(&mut self, error: impl FnOnce() -> Diagnostic) {
-        if self.errors >= MOST_OF_A_SEVERITY {
-            self.left_out += 1;
-        } else {
-            self.push(error());
-        }
-    }
-
-    pub(super) const fn has_errors(&self) -> bool {
-        self.errors > 0
-    }
-
-    /// A place in words, as seen from another.
-    pub(super) fn describe(&self, place: Place, from: Place) -> String {
-        let line = place.line;
-        match place.of(self.sources) {
-            Some(source) if place.source != from.source => {
-                format!("on line {line} of {}", shown(&source.name))
-            }
-            _ => format!("on line {line}"),
-        }
-    }
-
-    /// What was found, in reading order, and how much was left out. What an alias repeats is told once.
-    pub(super) fn finish(self) -> (Vec<Diagnostic>, usize) {
-        let mut diagnostics = self.diagnostics;
-        diagnostics.sort_by_key(|it| it.place.map(|place| (place.source, place.start)));
-        let mut told = HashSet::new();
-        diagnostics.retain(|it| {
-            told.insert((it.place.map(|place| (place.source, place.start)), it.message.clone()))
-        });
-        (diagnostics, self.left_out)
-    }
-}
-
 /// The longest text of a file that a message repeats, in characters.
 const LONGEST_SHOWN: usize = 60;
 
@@ -216,7 +153,7 @@ const LONGEST_SHOWN: usize = 60;
 const LONGEST_KEY: usize = 1_000;
 
 /// Text of a file in backticks.
-pub(super) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     format!("`{}`", shortened(text, LONGEST_SHOWN))
 }
 

@@ -1,52 +1,65 @@
 //! YAML as a tree in which every value knows where it was written, and how.
 
-use super::Place;
+use super::diagnostic::Place;
 use std::borrow::Cow;
 
 /// A value.
 #[derive(Debug)]
-pub(super) struct Node<'a> {
-    pub(super) value: Value<'a>,
+pub struct Node<'a> {
+    /// What it is.
+    pub value: Value<'a>,
     /// Where it is; empty for a block of lines and for a value that is not there. A value that came
     /// through an alias is where the alias is.
-    pub(super) span: Place,
+    pub span: Place,
     /// A scalar as it was written, quotes included. At an alias, as its anchor has it.
-    pub(super) literal: &'a str,
+    pub literal: &'a str,
     /// Where that stands, from and to, in bytes of the file's text.
-    pub(super) defined: (u32, u32),
+    pub defined: (u32, u32),
 }
 
 /// What a value is.
 #[derive(Debug)]
-pub(super) enum Value<'a> {
+pub enum Value<'a> {
+    /// Nothing.
     Null,
+    /// `true` or `false`.
     Bool(bool),
+    /// A whole number.
     Integer(i128),
+    /// Any other number.
     Float(f64),
+    /// Text.
     Text(Cow<'a, str>),
+    /// A list.
     List(Vec<Node<'a>>),
+    /// Keys with values.
     Mapping(Mapping<'a>),
 }
 
 /// Keys and values, in the order in which they were written.
 #[derive(Debug, Default)]
-pub(super) struct Mapping<'a> {
-    pub(super) entries: Vec<Entry<'a>>,
+pub struct Mapping<'a> {
+    /// The keys with their values.
+    pub entries: Vec<Entry<'a>>,
 }
 
 /// A key and its value.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub struct Entry<'a> {
     /// The key's text; as it was written, where it is a number or the like.
-    pub(super) key: Cow<'a, str>,
-    pub(super) key_place: Place,
-    pub(super) form: KeyForm,
-    pub(super) node: Node<'a>,
+    pub key: Cow<'a, str>,
+    /// Where the key is.
+    pub key_place: Place,
+    /// What the key was written as.
+    pub form: KeyForm,
+    /// The value.
+    pub node: Node<'a>,
 }
 
 /// What a key was written as.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum KeyForm {
+pub enum KeyForm {
+    /// Text.
     Text,
     /// A number or the like, which stands there in the file's text.
     Other((u32, u32)),
@@ -56,7 +69,7 @@ pub(super) enum KeyForm {
 
 impl Node<'_> {
     /// Where to point. A block of lines is pointed at by its first key.
-    pub(super) fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         match &self.value {
             Value::Mapping(mapping) if self.span.is_empty() => {
                 mapping.entries.first().map_or(self.span, |entry| entry.key_place)
@@ -66,7 +79,7 @@ impl Node<'_> {
     }
 
     /// What it is, in words.
-    pub(super) const fn kind(&self) -> &'static str {
+    pub const fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "empty",
             Value::Bool(_) => "true or false",
@@ -78,25 +91,26 @@ impl Node<'_> {
     }
 
     /// Whether it was written in quotes.
-    pub(super) fn is_quoted(&self) -> bool {
+    pub fn is_quoted(&self) -> bool {
         self.literal.starts_with(['"', '\''])
     }
 }
 
 impl<'a> Mapping<'a> {
-    pub(super) fn get(&self, key: &str) -> Option<&Entry<'a>> {
+    /// The entry with this key.
+    pub fn get(&self, key: &str) -> Option<&Entry<'a>> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The entries with any of these keys, in the order in which they were written.
-    pub(super) fn among<'b>(&'b self, keys: &'b [&str]) -> impl Iterator<Item = &'b Entry<'a>> {
-        self.entries.iter().filter(|entry| keys.contains(&&*entry.key))
+    /// The entries whose keys are among these, in the order in which they were written.
+    pub fn among(&self, keys: impl Fn(&str) -> bool) -> impl Iterator<Item = &Entry<'a>> {
+        self.entries.iter().filter(move |entry| keys(&entry.key))
     }
 }
 
 impl Entry<'_> {
     /// Where to point: at the value, or at the key where the value is nothing or a block of lines.
-    pub(super) const fn place(&self) -> Place {
+    pub const fn place(&self) -> Place {
         if self.node.span.is_empty() { self.key_place } else { self.node.span }
     }
 }

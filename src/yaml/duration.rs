@@ -1,18 +1,19 @@
 //! Durations: `250ms`, `60s`, `5m`, `1h`, `7d`.
 
 use super::{
-    diagnostic::{Report, shown},
-    node::{Entry, Value},
+    diagnostic::shown,
+    node::{Entry, Mapping, Value},
+    report::Report,
     value,
 };
 use crate::{
-    lease::LONGEST_TERM_US,
+    lease::{LONGEST_TERM_US, Term},
     unit::Unit,
     worker::{LONGEST_REPORT_TTL_US, LONGEST_SHEDDING_US},
 };
 
 /// How to write a duration.
-pub(super) const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
+pub const HELP: &str = "write a duration such as `250ms`, `60s`, `5m` or `1h`";
 
 /// The shortest or the longest that a duration may be.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ struct Bound {
 
 /// How short and how long a duration may be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub struct Bounds {
     least: Bound,
     most: Bound,
 }
@@ -54,25 +55,25 @@ const DAY: Bound = Bound { micros: LONGEST_TERM_US, in_words: "a day", text: "24
 const YEAR: Bound = Bound { micros: Unit::Year.micros(), in_words: "a year", text: "365d" };
 
 /// The period of a rate.
-pub(super) const PERIOD: Bounds = Bounds { least: INSTANT, most: YEAR };
+pub const PERIOD: Bounds = Bounds { least: INSTANT, most: YEAR };
 
 /// The time for which a replica keeps what it took ahead of need.
-pub(super) const GRANT: Bounds = Bounds { least: HUNDREDTH, most: TEN_SECONDS };
+pub const GRANT: Bounds = Bounds { least: HUNDREDTH, most: TEN_SECONDS };
 
 /// A lease.
-pub(super) const LEASE: Bounds = Bounds { least: INSTANT, most: DAY };
+pub const LEASE: Bounds = Bounds { least: INSTANT, most: DAY };
 
 /// The time until shedding begins.
-pub(super) const HOLD_OFF: Bounds = Bounds { least: NOTHING, most: HALF_AN_HOUR };
+pub const HOLD_OFF: Bounds = Bounds { least: NOTHING, most: HALF_AN_HOUR };
 
 /// The time until all is shed.
-pub(super) const SHEDDING: Bounds = Bounds { least: INSTANT, most: HALF_AN_HOUR };
+pub const SHEDDING: Bounds = Bounds { least: INSTANT, most: HALF_AN_HOUR };
 
 /// The time for which a report is fresh.
-pub(super) const REPORT: Bounds = Bounds { least: SECOND, most: TEN_MINUTES };
+pub const REPORT: Bounds = Bounds { least: SECOND, most: TEN_MINUTES };
 
 /// Reads a duration, in microseconds.
-pub(super) fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -> Option<u64> {
+pub fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -> Option<u64> {
     let Bounds { least, most } = bounds;
     let key = &entry.key;
     let (message, help) = match &entry.node.value {
@@ -99,7 +100,24 @@ pub(super) fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -
     None
 }
 
-pub(super) fn micros(text: &str) -> Option<u64> {
+/// Reads how long leases last, from `lease_ttl`.
+pub fn lease_ttl(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Term {
+    let entry = mapping.get("lease_ttl");
+    let micros = entry.and_then(|entry| read(entry, LEASE, report));
+    micros.map(Term::of_micros).unwrap_or_default()
+}
+
+/// A duration as a rule file writes it, in microseconds: `250ms`, `60s`, `5m`, `1h` or `7d`.
+///
+/// # Errors
+///
+/// Where it is none, with what to write.
+pub fn parse(text: &str) -> Result<u64, String> {
+    micros(text).ok_or_else(|| format!("{} is no duration: {HELP}", shown(text)))
+}
+
+/// A duration in microseconds; `None` where the text is none.
+pub fn micros(text: &str) -> Option<u64> {
     let (number, unit) = leading_number(text)?;
     let unit = match unit {
         "ms" => 1_000,
@@ -114,7 +132,7 @@ pub(super) fn micros(text: &str) -> Option<u64> {
 
 /// Splits text that begins with digits into their number and the rest. Too large a number becomes the
 /// largest there is.
-pub(super) fn leading_number(text: &str) -> Option<(u64, &str)> {
+pub fn leading_number(text: &str) -> Option<(u64, &str)> {
     let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
     let digits = text.strip_suffix(rest).filter(|digits| !digits.is_empty())?;
     Some((digits.parse().unwrap_or(u64::MAX), rest))

@@ -7,7 +7,7 @@
 //! [`Node`]s at once, with no tree of its own beside them, and stops at a number of values ([`MOST_VALUES`]).
 
 use super::{
-    Place,
+    diagnostic::Place,
     node::{Entry, KeyForm, Mapping, Node, Value},
 };
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -16,7 +16,7 @@ use std::{borrow::Cow, fmt};
 
 /// The most values in all files together, aliases followed, keys included: those of some 25,000 plain rules, or of 10,000
 /// with eight keys each.
-pub(super) const MOST_VALUES: usize = 250_000;
+pub const MOST_VALUES: usize = 250_000;
 
 /// The same for a file with keys that are numbers or no words at all: the parser takes five times as much for a value there.
 const MOST_VALUES_WITH_ODD_KEYS: usize = 80_000;

@@ -1,19 +1,15 @@
 //! Lists of names.
 
 use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shown},
+    diagnostic::{Diagnostic, Place, shown},
     node::{Entry, Node, Value},
+    report::Report,
     value::{self, NoText},
 };
 use std::collections::HashMap;
 
 /// Reads a list in which there is at least one name, and none stands twice.
-pub(super) fn read(
-    entry: &Entry<'_>,
-    example: &str,
-    report: &mut Report<'_>,
-) -> Option<Vec<String>> {
+pub fn read(entry: &Entry<'_>, example: &str, report: &mut Report<'_>) -> Option<Vec<String>> {
     let key = &entry.key;
     let Value::List(items) = &entry.node.value else {
         report.push(

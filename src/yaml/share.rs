@@ -1,8 +1,9 @@
 //! Shares of a whole: `20%` or `0.2`.
 
 use super::{
-    diagnostic::{Report, shown},
+    diagnostic::shown,
     node::{Entry, Value},
+    report::Report,
     value,
 };
 use crate::unit::WHOLE_PARTS;
@@ -23,7 +24,7 @@ enum Wrong {
 }
 
 /// Reads a share, in millionths.
-pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
+pub fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
     let Entry { key, node, .. } = entry;
     let text = match &node.value {
         Value::Text(text) => text.trim(),
@@ -57,12 +58,12 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
 }
 
 /// A share as a text says it: `80 %`.
-pub(super) fn in_words(parts: u32) -> String {
+pub fn in_words(parts: u32) -> String {
     format!("{} %", f64::from(parts) / f64::from(WHOLE_PARTS / 100))
 }
 
 /// A share as a file writes it: `80%`.
-pub(super) fn as_written(parts: u32) -> String {
+pub fn as_written(parts: u32) -> String {
     in_words(parts).replace(' ', "")
 }
 

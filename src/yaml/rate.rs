@@ -1,71 +1,32 @@
-//! `token_bucket`: a rate and a burst.
+//! Rates: `100/s`, or `{tokens: 100, per: 30s}`.
 
 use super::{
-    Diagnostic,
-    diagnostic::{Report, shown},
+    diagnostic::{Diagnostic, shown},
     duration::{self, leading_number},
-    grants,
-    limit::Limiter,
     node::{Entry, Mapping, Value},
-    value,
-    vocabulary::{self, Home},
+    report::Report,
+    table::Table,
+    value, words,
 };
-use crate::{
-    limiter::{
-        Limit,
-        token_bucket::{self, Rate},
-    },
-    rules::Kind,
-    unit::Unit,
+use crate::unit::{Rate, Unit};
+
+/// A rate that is not written as text.
+pub const TABLE: Table = Table {
+    name: "`rate`",
+    place: "inside `rate`",
+    near: None,
+    keys: &[&[("tokens", "How many."), ("per", "In how much time.")]],
 };
 
 /// How to write a rate.
-const RATE_HELP: &str = "write a rate such as `100/s`, `10/min`, `5/h` or `250/day`, \
-                         or `{tokens: 100, per: 30s}`";
+pub const HELP: &str = "write a rate such as `100/s`, `10/min`, `5/h` or `250/day`, \
+                        or `{tokens: 100, per: 30s}`";
 
-/// The fastest refill, in tokens per second.
+/// The fastest rate, in tokens per second.
 const FASTEST: u128 = u32::MAX as u128;
 
-pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Limiter> {
-    let mapping = value::mapping(entry, "{rate: 100/s, burst: 500}", report)?;
-    vocabulary::check(mapping, Home::TokenBucket, report);
-    let burst = match mapping.get("burst") {
-        Some(entry) => value::whole(entry, report).map(Some),
-        None => Some(None),
-    };
-    let Some(rate) = mapping.get("rate") else {
-        report.push(
-            Diagnostic::error(entry.key_place, "`rate` is missing").help(RATE_HELP).key("rate"),
-        );
-        return None;
-    };
-    let grants = mapping.get("grants").map(|entry| grants::read(entry, report));
-    let (rate, burst) = (read_rate(rate, report)?, burst?);
-    let refuses = refuses(mapping, rate, burst);
-    let limit = token_bucket::Limit::new(rate, burst.unwrap_or(rate.tokens));
-    let limit = limit.with_grants(grants.flatten());
-    let kind = Kind::Limit(Limit::TokenBucket(limit));
-    Some(Limiter { refuses, ..Limiter::of(kind) })
-}
-
-/// Warns of a bucket that nothing can be taken from.
-fn refuses(mapping: &Mapping<'_>, rate: Rate, burst: Option<u32>) -> Option<Diagnostic> {
-    let (entry, message) = match (rate.tokens, burst) {
-        (0, Some(1..)) => {
-            (mapping.get("burst")?, "`burst` does nothing: at a rate of 0 everything is refused")
-        }
-        (0, _) => (mapping.get("rate")?, "a rate of 0 refuses everything"),
-        (_, Some(0)) => (mapping.get("burst")?, "`burst: 0` refuses everything"),
-        _ => return None,
-    };
-    Some(
-        Diagnostic::warning(entry.place(), message)
-            .help("leave it if nobody is to pass; otherwise write a number above 0")
-            .key(&entry.key),
-    )
-}
-
-fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
+/// Reads a rate: `100/s`, or `{tokens: 100, per: 30s}`.
+pub fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
     let rate = match &entry.node.value {
         Value::Mapping(mapping) => rate_of_parts(entry, mapping, report)?,
         Value::Text(text) => match rate_of_text(text) {
@@ -86,7 +47,7 @@ fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
         }
         _ => {
             let message = format!("`rate` is {}", entry.node.kind());
-            report.push(value::wrong(entry, message).help(RATE_HELP));
+            report.push(value::wrong(entry, message).help(HELP));
             return None;
         }
     };
@@ -99,9 +60,14 @@ fn read_rate(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
     }
 }
 
-/// `100/s`, where that is no faster than can be counted. What is wrong and what to write, where it is no rate.
-pub(super) fn rate_of(text: &str) -> Result<Rate, (String, String)> {
-    within_bounds(rate_of_text(text)?)
+/// A rate as a rule file writes it in a word: `100/s`.
+///
+/// # Errors
+///
+/// Where it is none, with what is wrong and what to write.
+pub fn parse(text: &str) -> Result<Rate, String> {
+    let rate = rate_of_text(text).and_then(within_bounds);
+    rate.map_err(|(message, help)| format!("{message}: {help}"))
 }
 
 fn within_bounds(rate: Rate) -> Result<Rate, (String, String)> {
@@ -118,7 +84,7 @@ fn rate_of_parts(
     mapping: &Mapping<'_>,
     report: &mut Report<'_>,
 ) -> Option<Rate> {
-    vocabulary::check(mapping, Home::Rate, report);
+    report.check_keys(mapping, &TABLE);
     let mut required = |key: &str| {
         let found = mapping.get(key);
         if found.is_none() {
@@ -138,7 +104,7 @@ fn rate_of_parts(
 
 /// `100/s`. What is wrong and what to write, where it is no rate.
 fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
-    let no_rate = || (format!("{} is no rate", shown(text)), RATE_HELP.to_owned());
+    let no_rate = || (format!("{} is no rate", shown(text)), HELP.to_owned());
     let (tokens, unit) = text.split_once('/').ok_or_else(no_rate)?;
     let (tokens, unit) = (tokens.trim(), unit.trim());
     let Some((number, "")) = leading_number(tokens) else {
@@ -155,7 +121,7 @@ fn rate_of_text(text: &str) -> Result<Rate, (String, String)> {
         let message = format!("{} is no unit of a rate", shown(unit));
         let help = match unit {
             "m" | "M" => format!("write `{number}/min` or `{number}/month`"),
-            _ => format!("write one of {}", vocabulary::list(&RATE_UNITS).replace(" and ", " or ")),
+            _ => format!("write one of {}", words::list(&RATE_UNITS).replace(" and ", " or ")),
         };
         return Err((message, help));
     };

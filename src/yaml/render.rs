@@ -1,6 +1,6 @@
 //! Diagnostics as text for people, in the manner of rustc.
 
-use super::{Diagnostic, Place, Severity, Source};
+use super::diagnostic::{Diagnostic, Place, Severity, Source};
 use annotate_snippets::{
     Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet,
 };
@@ -13,8 +13,8 @@ const MOST: usize = 500;
 /// is no help to anybody, and its place is named without it.
 const LONGEST_LINE: usize = 1_000;
 
-/// `left_out` were found and not kept.
-pub(super) fn render(
+/// Renders diagnostics. `left_out` were found and not kept.
+pub fn render(
     diagnostics: &[Diagnostic],
     left_out: usize,
     sources: &[Source],

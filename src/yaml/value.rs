@@ -1,24 +1,22 @@
 //! Values of the types that keys ask for: names, prose, flags, whole numbers, words, mappings, lists.
 
 use super::{
-    Diagnostic,
-    diagnostic::{Report, shown},
+    diagnostic::{Diagnostic, shown},
     node::{Entry, Mapping, Node, Value},
-    vocabulary,
+    report::Report,
+    table::Table,
+    words::{closest, list as listed},
 };
 
 /// The longest text, in bytes.
-pub(super) const LONGEST_TEXT: usize = 4096;
+pub const LONGEST_TEXT: usize = 4096;
 
 /// What to do about text that is longer.
-pub(super) const SHORTER: &str = "write a shorter text";
+pub const SHORTER: &str = "write a shorter text";
 
 /// Text that names something: a string, or a whole number or boolean as it was written. Empty text
 /// and no value at all are nothing, without an error.
-pub(super) fn name_or_nothing(
-    entry: &Entry<'_>,
-    report: &mut Report<'_>,
-) -> Option<Option<String>> {
+pub fn name_or_nothing(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Option<String>> {
     let Entry { key, node, .. } = entry;
     let (is, help) = match text(node) {
         Ok(text) => return Some(Some(text).filter(|text| !text.is_empty())),
@@ -36,16 +34,17 @@ pub(super) fn name_or_nothing(
 }
 
 /// Why a value is no text that names something.
-pub(super) enum NoText {
+pub enum NoText {
     /// It is a number, but not a whole one.
     Fraction,
     /// It is a list or a mapping.
     Parts,
+    /// It is longer than [`LONGEST_TEXT`].
     TooLong,
 }
 
 /// Text that names something, as it was written. Nothing is empty text.
-pub(super) fn text(node: &Node<'_>) -> Result<String, NoText> {
+pub fn text(node: &Node<'_>) -> Result<String, NoText> {
     let text = match &node.value {
         Value::Null => String::new(),
         Value::Text(text) => text.clone().into_owned(),
@@ -58,7 +57,7 @@ pub(super) fn text(node: &Node<'_>) -> Result<String, NoText> {
 }
 
 /// The same, where there must be some text.
-pub(super) fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+pub fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     let key = &entry.key;
     let name = name_or_nothing(entry, report)?;
     if name.is_none() {
@@ -70,7 +69,7 @@ pub(super) fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String>
 }
 
 /// Text that people read.
-pub(super) fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
+pub fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     let key = &entry.key;
     let Value::Text(text) = &entry.node.value else {
         report.push(
@@ -97,7 +96,7 @@ pub(super) fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String
 }
 
 /// `true` or `false`.
-pub(super) fn flag(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<bool> {
+pub fn flag(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<bool> {
     let Entry { key, node, .. } = entry;
     if let Value::Bool(value) = node.value {
         return Some(value);
@@ -117,17 +116,12 @@ pub(super) fn flag(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<bool> {
 }
 
 /// A flag that may be left out.
-pub(super) fn flag_or(
-    mapping: &Mapping<'_>,
-    key: &str,
-    default: bool,
-    report: &mut Report<'_>,
-) -> bool {
+pub fn flag_or(mapping: &Mapping<'_>, key: &str, default: bool, report: &mut Report<'_>) -> bool {
     mapping.get(key).and_then(|entry| flag(entry, report)).unwrap_or(default)
 }
 
 /// A whole number from 0 to 4294967295, not in quotes.
-pub(super) fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
+pub fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
     const RANGE: &str = "write a whole number from 0 to 4294967295";
     let Entry { key, node, .. } = entry;
     let (message, help) = match &node.value {
@@ -159,7 +153,7 @@ pub(super) fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
 }
 
 /// One of a few words.
-pub(super) fn one_of<'a>(
+pub fn one_of<'a>(
     entry: &Entry<'_>,
     words: &[&'a str],
     report: &mut Report<'_>,
@@ -169,7 +163,7 @@ pub(super) fn one_of<'a>(
         Value::Text(text) => match words.iter().find(|word| *word == text) {
             Some(word) => return Some(word),
             None => {
-                let meant = vocabulary::closest(text, words);
+                let meant = closest(text, words);
                 (format!("`{key}` is {}, which it cannot be", shown(text)), meant)
             }
         },
@@ -177,13 +171,13 @@ pub(super) fn one_of<'a>(
     };
     let meant = meant.map(|word| format!("did you mean `{word}`?\n")).unwrap_or_default();
     let one_of = if words.len() > 1 { "one of " } else { "" };
-    let words = vocabulary::list(words).replace(" and ", " or ");
+    let words = listed(words).replace(" and ", " or ");
     report.push(wrong(entry, message).help(format!("{meant}write {one_of}{words}")));
     None
 }
 
 /// The mapping that a key must have.
-pub(super) fn mapping<'a, 'b>(
+pub fn mapping<'a, 'b>(
     entry: &'b Entry<'a>,
     example: &str,
     report: &mut Report<'_>,
@@ -199,8 +193,20 @@ pub(super) fn mapping<'a, 'b>(
     None
 }
 
+/// The mapping that a key must have, with the keys of a table. Others are reported.
+pub fn table<'a, 'b>(
+    entry: &'b Entry<'a>,
+    table: &Table,
+    example: &str,
+    report: &mut Report<'_>,
+) -> Option<&'b Mapping<'a>> {
+    let mapping = mapping(entry, example, report)?;
+    report.check_keys(mapping, table);
+    Some(mapping)
+}
+
 /// The list that a key must have.
-pub(super) fn list<'a, 'b>(
+pub fn list<'a, 'b>(
     entry: &'b Entry<'a>,
     example: &str,
     report: &mut Report<'_>,
@@ -218,7 +224,7 @@ pub(super) fn list<'a, 'b>(
 }
 
 /// An error about a value.
-pub(super) fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
+pub fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error(entry.place(), message).key(&entry.key)
 }
 
@@ -228,7 +234,7 @@ fn unquoted(node: &Node<'_>) -> String {
 }
 
 /// Whether it is a whole number, of whatever size.
-pub(super) fn is_whole(text: &str) -> bool {
+pub fn is_whole(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -255,6 +261,6 @@ fn short_enough(entry: &Entry<'_>, text: &str, report: &mut Report<'_>) -> bool 
 }
 
 /// What is said of text that is too long.
-pub(super) fn too_long() -> String {
+pub fn too_long() -> String {
     format!("is longer than {LONGEST_TEXT} bytes")
 }

@@ -1,10 +1,10 @@
 //! Text to nodes: the parser's values, each with its place and as it was written.
 
 use super::{
-    Diagnostic, Place,
-    diagnostic::{Report, shortened, shown},
+    diagnostic::{Diagnostic, Place, shortened, shown},
     node::{Entry, KeyForm, Mapping, Node, Value},
     raw,
+    report::Report,
 };
 use serde_saphyr::{
     DefaultMessageFormatter, Error, Location, MessageFormatter as _, budget::BudgetBreach,
@@ -14,26 +14,26 @@ use std::{
     collections::{HashMap, hash_map},
 };
 
-pub(super) use raw::MOST_VALUES;
+pub use raw::MOST_VALUES;
 
 /// The largest file, in bytes.
-pub(super) const LARGEST: usize = 4 << 20;
+pub const LARGEST: usize = 4 << 20;
 
 /// What is wrong with one that is larger.
-pub(super) const TOO_LARGE: &str = "is larger than 4 MiB";
+pub const TOO_LARGE: &str = "is larger than 4 MiB";
 
 /// The longest line of a file, in bytes. The parser takes 24 times as much memory for a value that is one line.
 const LONGEST_LINE: usize = 3 << 19;
 
 /// What to do about it.
-pub(super) const SPLIT: &str = "split it by domains";
+pub const SPLIT: &str = "split it by domains";
 
 /// The longest reason of the parser that is repeated, in characters: some have text of the file in them.
 const LONGEST_REASON: usize = 120;
 
 /// Reads the one document of a file. `None` where it is no YAML. Its values are taken off those that all files together
 /// may have.
-pub(super) fn read<'a>(
+pub fn read<'a>(
     text: &'a str,
     source: u32,
     most_values: &mut usize,

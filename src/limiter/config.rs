@@ -1,0 +1,156 @@
+//! What rule files say of a limiter: its tables, its reader, and which of the keys beside a limit it takes. `config`
+//! reaches a limiter through its [`Schema`], which it finds by name, and names no limiter itself.
+
+use super::{Limit, Limiter, RateLimit, SCHEMAS, Shedder, SlotLimit, pool::Shedding, scope::Scope};
+use crate::yaml::{Diagnostic, Entry, Report, Table};
+
+/// A limiter that rule files configure.
+pub trait Configured: Limiter {
+    /// What it limits, in a line.
+    const SUMMARY: &'static str;
+
+    /// The table of its mapping, and those of the mappings inside it.
+    const TABLES: &'static [&'static Table];
+
+    /// Reads its mapping: `entry` is its key with the value. Reports what is wrong; `None` where there is no limit then.
+    fn read(
+        entry: &Entry<'_>,
+        context: &Context<'_>,
+        report: &mut Report<'_>,
+    ) -> Option<Configuration<Self>>;
+}
+
+/// What a reader may use beside the limiter's own mapping.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// What the limit may name.
+    pub scope: Scope<'a>,
+    /// `overdraw` beside the limit, where it says true. A rate takes it by [`RateLimit::OVERDRAW`], after it was read.
+    pub overdraw: Option<&'a Entry<'a>>,
+    /// Whether a request takes as many slots as it has hits.
+    pub weighs_hits: bool,
+}
+
+/// What a limiter's mapping says.
+#[derive(Debug)]
+pub struct Configuration<L> {
+    /// The limit.
+    pub limit: L,
+    /// The pool that it is about.
+    pub pool: Option<String>,
+    /// What a load shedder goes by.
+    pub shedding: Option<Shedding>,
+    /// The warning of a limit that refuses everything, for one that is on.
+    pub refuses: Option<Diagnostic>,
+}
+
+impl<L> Configuration<L> {
+    /// A limit of which nothing else is said.
+    pub const fn of(limit: L) -> Self {
+        Self { limit, pool: None, shedding: None, refuses: None }
+    }
+
+    /// The same with the limit as another type.
+    pub fn map<T>(self, into: impl FnOnce(L) -> T) -> Configuration<T> {
+        let Self { limit, pool, shedding, refuses } = self;
+        Configuration { limit: into(limit), pool, shedding, refuses }
+    }
+}
+
+/// Why keys that stand beside a limit mean nothing there; `None` for a key that is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused {
+    /// Why not `overdraw`, and what to do about it.
+    pub overdraw: Option<(&'static str, &'static str)>,
+    /// Why not `on_store_failure: local`.
+    pub local: Option<&'static str>,
+    /// Why not `weight`, and why not `lease_header`.
+    pub lease: Option<(&'static str, &'static str)>,
+}
+
+const REMOVE: &str = "remove it";
+
+const FOR_RATES: &str = "remove it: it is for rate limits";
+
+impl Refused {
+    /// What a limit of this limiter on a rate does not take.
+    pub const fn by_rate<L: RateLimit>() -> Self {
+        let overdraw = match L::OVERDRAW {
+            Ok(_) => None,
+            Err(why) => Some((why, REMOVE)),
+        };
+        let weight = "what a request takes of a rate is always its hits";
+        let header = "what a request takes of a rate is under no lease";
+        Self { overdraw, local: None, lease: Some((weight, header)) }
+    }
+
+    const BY_SLOTS: Self = Self {
+        overdraw: Some(("a slot is taken before it is used", FOR_RATES)),
+        local: Some("one process does not know which slots are taken elsewhere"),
+        lease: None,
+    };
+
+    const BY_SHEDDERS: Self = Self {
+        overdraw: Some(("nothing is taken that could be drawn", FOR_RATES)),
+        local: Some("one process does not know what workers report elsewhere"),
+        ..Self::BY_REPORTS
+    };
+
+    /// What a worker's report does not take.
+    pub const BY_REPORTS: Self = Self {
+        overdraw: Some(("a report takes nothing", REMOVE)),
+        local: None,
+        lease: Some(("it takes no slots", "it takes no slots")),
+    };
+}
+
+type Reader = fn(&Entry<'_>, &Context<'_>, &mut Report<'_>) -> Option<Configuration<Limit>>;
+
+/// A limiter as rule files have it.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// Its name, which is its key.
+    pub name: &'static str,
+    /// The table of its mapping, and those of the mappings inside it.
+    pub tables: &'static [&'static Table],
+    /// Which of the keys beside a limit it does not take.
+    pub refused: Refused,
+    /// Reads a limit.
+    pub read: Reader,
+}
+
+impl Schema {
+    /// The limiter with this key.
+    pub fn of(key: &str) -> Option<&'static Self> {
+        SCHEMAS.iter().find(|schema| schema.name == key)
+    }
+
+    pub(super) const fn of_rate<L: Configured + RateLimit + Into<Limit>>() -> Self {
+        Self { read: read_rate::<L>, ..Self::with::<L>(Refused::by_rate::<L>()) }
+    }
+
+    pub(super) const fn of_slots<L: Configured + SlotLimit + Into<Limit>>() -> Self {
+        Self::with::<L>(Refused::BY_SLOTS)
+    }
+
+    pub(super) const fn of_shedder<L: Configured + Shedder + Into<Limit>>() -> Self {
+        Self::with::<L>(Refused::BY_SHEDDERS)
+    }
+
+    const fn with<L: Configured + Into<Limit>>(refused: Refused) -> Self {
+        let read: Reader =
+            |entry, context, report| Some(L::read(entry, context, report)?.map(Into::into));
+        Self { name: L::NAME, tables: L::TABLES, refused, read }
+    }
+}
+
+/// Reads a limit on a rate, with `overdraw` beside it.
+fn read_rate<L: Configured + RateLimit + Into<Limit>>(
+    entry: &Entry<'_>,
+    context: &Context<'_>,
+    report: &mut Report<'_>,
+) -> Option<Configuration<Limit>> {
+    let configuration = L::read(entry, context, report)?;
+    let overdraw = L::OVERDRAW.ok().filter(|_| context.overdraw.is_some());
+    Some(configuration.map(|limit| overdraw.map_or(limit, |overdraw| overdraw(limit)).into()))
+}
