@@ -47,6 +47,7 @@ mod services;
 mod shadow_report;
 mod shedding;
 mod slots;
+mod states;
 mod storage;
 mod support;
 mod tasks;
