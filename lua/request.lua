@@ -31,7 +31,8 @@
 --                        held for another request, and -2 less that time where it was held for this one
 --                        already
 --          and for each check
---            over        microseconds until it would pass; 0 where it does, -1 where it never will
+--            over        microseconds until it would pass; 0 where it does, -1 where it never will; below that it does, and
+--                        the request is to go on after -1 less that many microseconds
 --            remaining
 --            full_in_us
 -- Second is a string of doubles for each request that was not:
@@ -43,10 +44,11 @@
 --
 -- Before it, `make_rate` makes a rate by its number, and is nil for any other limiter. What tells a rate from those: its
 -- state is the string that is stored, so that `check` takes what stands under a key, and returns nothing where that is
--- no state; and a state is as good as new once `full_in_us` have passed.
+-- no state; a state is as good as new once `full_in_us` have passed; and a peek takes nothing, and says what is left.
 
 local pack, unpack = struct.pack, struct.unpack
 local ALONE = -1
+local NEVER = -1
 local PEEK = 1
 local ENFORCED = 0
 local CHECK_BYTES = 48
@@ -105,7 +107,10 @@ local function check_alone(key, number, cost, amount)
     return 1
   end
   store(key, state, full_in_us, text)
-  told[#told + 1] = pack('<ddd', over, over == 0 and remaining or 0, full_in_us)
+  if over ~= 0 and over >= NEVER then
+    remaining = 0
+  end
+  told[#told + 1] = pack('<ddd', over, remaining, full_in_us)
 end
 
 -- Checks of rates apart from each other, of which none is settled whatever else the request meets. Where all pass there is
@@ -120,7 +125,7 @@ local function check_apart(requests, at, before, count)
     if not over then
       return false
     end
-    if over ~= 0 then
+    if over ~= 0 and over >= NEVER then
       is_over, is_refused, remaining = true, is_refused or mode == ENFORCED, 0
     end
     checked[place], checking[place], texts[place] = check, limit, text
@@ -131,9 +136,10 @@ local function check_apart(requests, at, before, count)
     return false
   end
   for place = 1, count do
-    if is_refused and overs[place] == 0 then
+    if is_refused and (overs[place] == 0 or overs[place] < NEVER) then
       -- It is as if nobody had asked.
       local _
+      overs[place] = 0
       _, states[place], lefts[place], fulls[place] =
         checked[place](checking[place], texts[place], now, PEEK, 0)
     end

@@ -11,6 +11,7 @@ local CHECK_BYTES = 48
 local function settlement(limits, limiters, now)
   local pack, unpack = struct.pack, struct.unpack
   local REFUND = 2
+  local NEVER = -1
   local CONFLICT = -1
   local AGAIN = -2
 
@@ -75,6 +76,7 @@ local function settlement(limits, limiters, now)
           amount = amount,
           mode = mode,
           over = 0,
+          passes = true,
           remaining = 0,
           full_in_us = 0,
         }
@@ -100,13 +102,14 @@ local function settlement(limits, limiters, now)
     check.remaining, check.full_in_us = check.limiter.left(check.limit, its.state or its.before, now)
   end
 
-  -- Runs a check, and notes when it would pass, 0 where it does, and what is left then.
+  -- Runs a check, and notes whether it passes, and when it would or is to go on, as is told; and what is left then.
   local function check_one(check)
     local its = check.stored
     local over, state, remaining, full_in_us =
       check.limiter.check(check.limit, its.state or its.before, now, check.cost, check.amount)
+    local passes = over == 0 or over < NEVER
     its.state = state or its.state
-    check.over, check.remaining, check.full_in_us = over, over == 0 and remaining or 0, full_in_us
+    check.over, check.passes, check.remaining, check.full_in_us = over, passes, passes and remaining or 0, full_in_us
   end
 
   -- Whether anybody refuses: the one rule for verdicts.
@@ -114,7 +117,7 @@ local function settlement(limits, limiters, now)
     local quota_over, quota_passes = false, false
     for place = 1, count do
       local check = checks[place]
-      local is_over = check.over ~= 0 and check.mode % 2 == 0
+      local is_over = not check.passes and check.mode % 2 == 0
       if check.cost == REFUND then
         -- Giving back says nothing about what is left.
       elseif check.mode < 2 then
@@ -138,13 +141,14 @@ local function settlement(limits, limiters, now)
     for place = 1, count do
       local check = checks[place]
       if check.limiter.is_applied_if_refused(check.limit, check.cost) then
-        local over, remaining, full_in_us = check.over, check.remaining, check.full_in_us
-        check_one(check)
-        check.over, check.remaining, check.full_in_us = over, remaining, full_in_us
+        local its = check.stored
+        local _, state = check.limiter.check(check.limit, its.state or its.before, now, check.cost, check.amount)
+        its.state = state or its.state
       end
     end
     for place = 1, count do
-      if checks[place].over == 0 then
+      if checks[place].passes then
+        checks[place].over = 0
         left(checks[place])
       end
     end
@@ -155,7 +159,7 @@ local function settlement(limits, limiters, now)
     local holds = {}
     for place = 1, count do
       local check = checks[place]
-      if check.limiter.slots and check.over == 0 then
+      if check.limiter.slots and check.passes then
         local critical, others = check.limiter.slots(check.limit, check.cost, check.amount)
         if critical then
           local its = check.stored

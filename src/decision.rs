@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 pub struct Decision {
     /// Whether it may pass.
     pub code: Code,
+    /// Where it may, after how many microseconds it is to go on; 0 for at once.
+    pub delay_us: u64,
     /// One status for each descriptor, in the request's order.
     pub statuses: Vec<Status>,
     /// The first limit that refuses by itself, being no quota; it may be another than its descriptor's

@@ -82,6 +82,16 @@ impl Question {
         }
     }
 
+    /// Has it refused where a limit would delay it for longer than so many microseconds; where it takes slots, also for
+    /// longer than half of what their lease lasts, so that the rest is there when it goes on.
+    pub fn delay_at_most(&mut self, most_us: u64) {
+        let taking = self.taking.as_ref().filter(|_| self.takes_slots());
+        let half_us = taking.map_or(u64::MAX, |taking| taking.term.as_micros() / 2);
+        for check in &mut self.checks {
+            check.limit = check.limit.within(most_us.min(half_us));
+        }
+    }
+
     /// How many checks would give back to limits on slots, which do not take hits back.
     pub fn refunds_of_slots(&self) -> u64 {
         let refunds = self
@@ -186,11 +196,25 @@ impl Check {
 pub struct Outcome {
     /// When its cost would pass; `None` where it does.
     pub over: Option<Wait>,
+    /// Where it passes, after how many microseconds the request is to go on; 0 for at once.
+    pub delay_us: u64,
     /// What is left: after this check where the request is admitted, in the store where it is refused,
     /// and 0 where the limit is over.
     pub remaining: u64,
     /// Microseconds until the limit is whole again.
     pub full_in_us: u64,
+}
+
+impl Outcome {
+    /// Of a check that passes, and delays nothing.
+    pub const fn passes(remaining: u64, full_in_us: u64) -> Self {
+        Self { over: None, delay_us: 0, remaining, full_in_us }
+    }
+
+    /// Of a check whose limit is over for so long.
+    pub const fn over_for(wait: Wait, full_in_us: u64) -> Self {
+        Self { over: Some(wait), delay_us: 0, remaining: 0, full_in_us }
+    }
 }
 
 /// What the atomic step found.
@@ -213,6 +237,8 @@ pub struct Verdict {
     pub leased: Leased,
     /// Why it is refused; `None` where it is admitted.
     pub refusal: Option<Refusal>,
+    /// Where it is admitted, after how many microseconds it is to go on; 0 for at once.
+    pub delay_us: u64,
 }
 
 /// What one check did to a request.
@@ -501,9 +527,16 @@ impl Verdict {
             }
         }
         let sum = Sum::of(checks.iter().zip(&outcomes));
-        let findings = checks.iter().zip(&outcomes);
-        let findings = findings.map(|(check, outcome)| sum.finding(check, outcome)).collect();
-        Self { findings, refusal: sum.refusal(), outcomes, leased }
+        let found = checks.iter().zip(&outcomes);
+        let findings: Findings =
+            found.map(|(check, outcome)| sum.finding(check, outcome)).collect();
+        let refusal = sum.refusal();
+        let found = checks.iter().zip(&outcomes).zip(&findings);
+        let delays = found.filter(|((check, _), finding)| {
+            refusal.is_none() && !check.shadow_mode && **finding == Finding::Passed
+        });
+        let delay_us = delays.map(|((_, outcome), _)| outcome.delay_us).max().unwrap_or_default();
+        Self { outcomes, findings, leased, refusal, delay_us }
     }
 
     /// The places of the keys whose slots it takes for the request to be admitted, where slots alone refuse
@@ -591,31 +624,29 @@ fn run(checks: &[Check], states: &mut Working<'_>, now: Timestamp) -> Vec<Outcom
     checks
         .iter()
         .map(|check| {
-            let over = check_one(check, states, now);
+            let (over, delay_us) = check_one(check, states, now);
             let outcome = left(check, states, now);
             match over {
-                None => outcome,
-                Some(_) => Outcome { over, remaining: 0, ..outcome },
+                None => Outcome { delay_us, ..outcome },
+                Some(wait) => Outcome::over_for(wait, outcome.full_in_us),
             }
         })
         .collect()
 }
 
-fn check_one(check: &Check, states: &mut Working<'_>, now: Timestamp) -> Option<Wait> {
-    let Checked { state, over } = check.limit.check(states.get(check.slot), now, check.cost);
+/// Runs a check. Returns when it would pass, and for how long it delays the request where it does.
+fn check_one(check: &Check, states: &mut Working<'_>, now: Timestamp) -> (Option<Wait>, u64) {
+    let Checked { state, over, delay_us } =
+        check.limit.check(states.get(check.slot), now, check.cost);
     if let Some(state) = state {
         states.set(check.slot, state);
     }
-    over
+    (over, delay_us)
 }
 
 fn left(check: &Check, states: &Working<'_>, now: Timestamp) -> Outcome {
     let state = states.get(check.slot);
-    Outcome {
-        over: None,
-        remaining: check.limit.remaining(state, now),
-        full_in_us: check.limit.full_in_us(state, now),
-    }
+    Outcome::passes(check.limit.remaining(state, now), check.limit.full_in_us(state, now))
 }
 
 /// Whether a check would be over even on a state never used: because of its own cost, or because of

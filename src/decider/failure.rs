@@ -28,11 +28,10 @@ use std::{
 const ASK_AGAIN_US: u64 = 1_000_000;
 
 /// Of a check that passes because its rule allows; nobody knows what is left.
-const ALLOWED: Outcome = Outcome { over: None, remaining: 0, full_in_us: 0 };
+const ALLOWED: Outcome = Outcome::passes(0, 0);
 
 /// Of a check that its rule denies.
-const DENIED: Outcome =
-    Outcome { over: Some(Wait::Micros(ASK_AGAIN_US)), remaining: 0, full_in_us: ASK_AGAIN_US };
+const DENIED: Outcome = Outcome::over_for(Wait::Micros(ASK_AGAIN_US), ASK_AGAIN_US);
 
 /// Requests that were answered without the store, since the process began. Each only grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -156,6 +155,7 @@ impl Decider {
         let status = Status { code, limit: None, remaining: 0, reset_s: None };
         Decision {
             code,
+            delay_us: 0,
             statuses: vec![status; request.descriptors.len()],
             enforced_over: None,
             standings: Vec::new(),

@@ -17,6 +17,7 @@ pub(super) fn fold(resolution: &Resolution<'_>, asked: &Asked, shadow_mode: bool
     let refusal = reader.verdict.refusal.filter(|_| !shadow_mode);
     Decision {
         code: if refusal.is_some() { Code::OverLimit } else { Code::Ok },
+        delay_us: if shadow_mode { 0 } else { reader.verdict.delay_us },
         statuses: resolution.descriptors.iter().map(|applied| reader.status(applied)).collect(),
         enforced_over: reader.enforced_over(),
         standings: Vec::new(),

@@ -37,7 +37,7 @@ pub struct Acquire {
     pub id: Option<LeaseId>,
     /// How long it is to last at most, where that is less than the rules allow.
     pub term: Option<Term>,
-    /// How long to wait for slots.
+    /// How long to wait for slots, and for a delay. Not at all: the delay is told, and may be of any length.
     pub wait: Duration,
     /// Whether it is an error that no limit matches.
     pub requires_limit: bool,
@@ -87,13 +87,34 @@ pub enum Renewal {
     Lost,
 }
 
-/// Somebody who waits for slots. It keeps its place when the rules are replaced.
+/// Somebody who waits for slots, or for a delay. It keeps its place when the rules are replaced.
 struct Waiting<'w, 's> {
+    /// When the wait is over.
+    until: Deadline,
     over: Pin<&'w mut Sleep>,
     is_over: bool,
     place: Option<Place<'s>>,
     /// While it is there, releases by others are heard of.
     listening: Option<Listening>,
+}
+
+/// How long it is until then, in microseconds.
+fn left_us(until: Deadline) -> u64 {
+    until.left().map_or(u64::MAX, |left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+}
+
+impl Waiting<'_, '_> {
+    /// Waits for a delay for as long as the wait is, and takes from the delay the time that it took, in microseconds, which
+    /// it returns. Who stands behind is not held up.
+    async fn sit_out(&mut self, delay_us: &mut u64) -> u64 {
+        let waited_us = left_us(self.until).min(*delay_us);
+        if waited_us > 0 {
+            (self.place, self.listening) = (None, None);
+            time::sleep(Duration::from_micros(waited_us)).await;
+            *delay_us -= waited_us;
+        }
+        waited_us
+    }
 }
 
 impl Decider {
@@ -127,9 +148,10 @@ impl Decider {
             None => (draw()?.0, By::Server),
         };
         let wait = deadline.left().map_or(acquire.wait, |left| left.min(acquire.wait));
-        let over = time::sleep(wait.min(LONGEST_WAIT));
+        let wait = wait.min(LONGEST_WAIT);
+        let (until, over) = (Deadline::after(wait), time::sleep(wait));
         tokio::pin!(over);
-        let mut waiting = Waiting { over, is_over: false, place: None, listening: None };
+        let mut waiting = Waiting { until, over, is_over: false, place: None, listening: None };
         let mut is_begun = false;
         loop {
             let rules = self.rules();
@@ -182,16 +204,21 @@ impl Decider {
         let (_, attempt) = draw()?;
         let fingerprint = Some(Fingerprint::of(request));
         resolution.question.take_under(id, (by, attempt), acquire.term, fingerprint);
+        let waits = !acquire.wait.is_zero();
         // What is settled regardless would be settled each time.
-        let asked = if acquire.wait.is_zero() || resolution.question.settles_regardless() {
-            self.ask(&resolution, Some(id), deadline).await.map(Some)
-        } else {
+        let asked = if waits && !resolution.question.settles_regardless() {
             self.ask_and_wait(rules, &mut resolution, (id, deadline), waiting).await
+        } else {
+            if waits {
+                resolution.question.delay_at_most(left_us(waiting.until));
+            }
+            self.ask(&resolution, Some(id), deadline).await.map(Some)
         };
         let asked = asked.unwrap_or_else(|_| Some(self.by_policy(rules, request, &resolution)));
         let Some(mut asked) = asked else { return Ok(None) };
 
         let mut decision = self.fold(rules, request, &resolution, &asked);
+        let waited_us = waiting.sit_out(&mut decision.delay_us).await;
         let left_us = match asked.verdict.leased {
             Leased::Conflict => return Err(NotAcquired::Conflict(id.as_str().to_owned())),
             Leased::For { left_us } | Leased::Again { left_us } => Some(left_us),
@@ -214,6 +241,7 @@ impl Decider {
                 Leased::Nothing | Leased::Conflict => Vec::new(),
             };
             let name = Bytes::copy_from_slice(id.as_str().as_bytes());
+            let left_us = left_us.saturating_sub(waited_us);
             let lease = lease(rules, request, &resolution, id.clone(), name, left_us);
             decision.lease = Some(Lease { held, ..lease });
         }
@@ -242,7 +270,8 @@ impl Decider {
         (id, deadline): (&LeaseId, Deadline),
         waiting: &mut Waiting<'_, 's>,
     ) -> Result<Option<Asked>, StoreError> {
-        let Waiting { over, is_over, place, listening } = waiting;
+        let until = waiting.until;
+        let Waiting { over, is_over, place, listening, .. } = waiting;
         let question = &resolution.question;
         let takes_slots = question.checks.iter().filter(|it| it.limit.slots(it.cost).is_some());
         let wanted: Vec<Key> =
@@ -266,6 +295,7 @@ impl Decider {
             }
             let mut look_in = LONGEST_WAIT;
             if *is_over || place.as_mut().is_none_or(Place::is_first) {
+                resolution.question.delay_at_most(left_us(until));
                 let asked = match self.ask(resolution, Some(id), deadline).await {
                     Ok(asked) => asked,
                     Err(error) if *is_over => return Err(error),

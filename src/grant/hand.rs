@@ -116,7 +116,7 @@ impl Hand {
         let burst = u64::from(self.limit.burst());
         let remaining = self.spendable(now).saturating_add(self.left).min(burst);
         let full_in_us = Limit::TokenBucket(self.limit).arrives_in_us(burst - remaining);
-        Outcome { over: None, remaining, full_in_us }
+        Outcome::passes(remaining, full_in_us)
     }
 
     /// Whether the bucket is to be asked now, if an answer takes so long.

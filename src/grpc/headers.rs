@@ -6,7 +6,7 @@
 //! much room a pool has, they do not read here either.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::proto::envoy::config::core::v3::HeaderValue;
 use crate::decision::{Code, Decision, ShownLimit, Standing, Status};

@@ -195,6 +195,7 @@ fn write_acquired(decision: Decision) -> AcquireResponse {
         expires_in: lease.map(|lease| write_duration(lease.left_us)),
         held: decision.lease.into_iter().flat_map(|lease| lease.held).map(write_held).collect(),
         statuses: decision.statuses.into_iter().map(write_status).collect(),
+        delay: (decision.delay_us > 0).then(|| write_duration(decision.delay_us)),
         refusal: decision.refused.map(|refused| Refusal {
             http_status: if refused.sheds_load { 503 } else { 429 },
             limit_name: refused.limit_name.unwrap_or_default(),
@@ -221,4 +222,18 @@ fn write_renewed(renewal: Renewal) -> RenewResponse {
         Renewal::Lost => (LeaseState::Lost, None),
     };
     RenewResponse { state: state.into(), expires_in: left_us.map(write_duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::headers::tests::decision;
+
+    #[test]
+    fn a_delay_is_told_where_there_is_one() {
+        let delay = |delay_us| write_acquired(Decision { delay_us, ..decision(Vec::new()) }).delay;
+        assert_eq!(delay(0), None);
+        let told = prost_types::Duration { seconds: 1, nanos: 250_000_000 };
+        assert_eq!(delay(1_250_000), Some(told));
+    }
 }

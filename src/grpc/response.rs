@@ -14,11 +14,15 @@ use crate::{
     request::{Descriptor, Override, Request},
     unit::Unit,
 };
-use prost_types::{Duration, ListValue, Struct, Value, value::Kind};
+use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::Value as Json;
+use std::time::Duration;
 
 /// What says in the dynamic metadata that an answer was given without the store.
 const DEGRADED: &str = "degraded";
+
+/// What says in the dynamic metadata after how many seconds the request is to go on.
+const DELAY: &str = "delay";
 
 /// Writes an answer for the wire. `headers` are added; with `echoes` the dynamic metadata repeat the request
 /// beside the rules' own.
@@ -39,6 +43,12 @@ pub(super) fn write_response(
         fields.insert(DEGRADED.to_owned(), value(Kind::BoolValue(true)));
         to_add.extend(headers.degraded.iter().map(|name| headers::header(name, true)));
     }
+    if decision.delay_us > 0 {
+        // Whatever else is switched on: it is part of the decision.
+        let seconds = Duration::from_micros(decision.delay_us).as_secs_f64().to_string();
+        let fields = &mut metadata.get_or_insert_default().fields;
+        fields.insert(DELAY.to_owned(), value(Kind::StringValue(seconds)));
+    }
     let mut for_upstream = Vec::new();
     if let Some(Lease { id, name, key, headers, .. }) = decision.lease {
         // Whatever else is switched on: it is how Envoy knows what to release.
@@ -56,9 +66,9 @@ pub(super) fn write_response(
 }
 
 /// So many microseconds.
-pub(super) fn write_duration(micros: u64) -> Duration {
+pub(super) fn write_duration(micros: u64) -> prost_types::Duration {
     let seconds = i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX);
-    Duration { seconds, nanos: (micros % 1_000_000) as i32 * 1000 }
+    prost_types::Duration { seconds, nanos: (micros % 1_000_000) as i32 * 1000 }
 }
 
 const fn write_code(code: Code) -> WireCode {
@@ -167,4 +177,27 @@ const fn list(values: Vec<Value>) -> Value {
 
 const fn value(kind: Kind) -> Value {
     Value { kind: Some(kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::headers::tests::decision;
+
+    /// The fields of the dynamic metadata of an answer with this delay.
+    fn fields(delay_us: u64) -> Option<Struct> {
+        let request = Request { domain: "test".into(), descriptors: Vec::new(), hits_addend: 0 };
+        let decision = Decision { delay_us, ..decision(Vec::new()) };
+        write_response(&request, decision, &Headers::default(), false).dynamic_metadata
+    }
+
+    #[test]
+    fn a_delay_is_told_in_seconds_and_only_where_there_is_one() {
+        assert_eq!(fields(0), None);
+        for (micros, seconds) in
+            [(250_000, "0.25"), (1, "0.000001"), (2_000_000, "2"), (61_000_001, "61.000001")]
+        {
+            assert_eq!(fields(micros), Some(structure(vec![("delay", text(seconds.as_bytes()))])));
+        }
+    }
 }

@@ -87,6 +87,8 @@ pub struct Checked<S> {
     pub state: Option<S>,
     /// When it would pass; `None` where it does.
     pub over: Option<Wait>,
+    /// Where it passes, after how many microseconds the request is to go on; 0 for at once.
+    pub delay_us: u64,
 }
 
 impl Stored for InFlight {
@@ -152,9 +154,14 @@ impl State {
 }
 
 impl<S> Checked<S> {
+    /// Of a check that delays nothing.
+    pub const fn undelayed(state: Option<S>, over: Option<Wait>) -> Self {
+        Self { state, over, delay_us: 0 }
+    }
+
     /// The same with the state as another type.
     fn map<T>(self, into: impl FnOnce(S) -> T) -> Checked<T> {
-        Checked { state: self.state.map(into), over: self.over }
+        Checked { state: self.state.map(into), over: self.over, delay_us: self.delay_us }
     }
 }
 
@@ -346,6 +353,12 @@ impl Limit {
             slots(_) => None,
             shedder(_) => None,
         )
+    }
+
+    /// The same limit, which refuses what it would delay for longer than so many microseconds.
+    #[must_use]
+    pub fn within(self, most_delay_us: u64) -> Self {
+        map_family!(self, rate limit => RateLimit::within(limit, most_delay_us))
     }
 
     /// Whether a cost is applied even when the request as a whole is refused: what is given back, and

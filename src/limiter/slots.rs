@@ -66,14 +66,14 @@ impl<L: SlotLimit> Algorithm for L {
     fn check(&self, state: Option<&InFlight>, now: Timestamp, cost: Cost) -> Checked<InFlight> {
         let mut live = InFlight::live(state, now);
         match cost {
-            Cost::Peek => Checked { state: None, over: self.lacks(&live, now, 1) },
-            Cost::Refund(_) => Checked { state: None, over: None },
+            Cost::Peek => Checked::undelayed(None, self.lacks(&live, now, 1)),
+            Cost::Refund(_) => Checked::undelayed(None, None),
             Cost::Take(slots) => match self.lacks(&live, now, slots) {
                 None => {
                     live.add(self.term().deadline(now), Slots::of(slots, self.is_critical()));
-                    Checked { state: Some(live), over: None }
+                    Checked::undelayed(Some(live), None)
                 }
-                over => Checked { state: None, over },
+                over => Checked::undelayed(None, over),
             },
         }
     }

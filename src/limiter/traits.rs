@@ -173,6 +173,14 @@ pub trait RateLimit: Algorithm {
     /// How chunks of it may be prefetched; `None` where they may not.
     fn grants(&self) -> Option<Grants>;
 
+    /// The same limit, which refuses what it would delay for longer than so many microseconds; the wait of such a refusal
+    /// is the time until the delay would be that short. It is shown and stored like the limit itself, and may be asked for
+    /// again with another time. A limit that delays nothing is unchanged.
+    #[must_use]
+    fn within(self, _most_delay_us: u64) -> Self {
+        self
+    }
+
     /// Whether a cost is applied even if the request as a whole is refused: refunds, and costs that have arisen already.
     fn is_applied_if_refused(&self, cost: Cost) -> bool {
         match cost {

@@ -354,7 +354,7 @@ fn slots(slot: usize) -> Given {
 /// The places of the states whose slots it takes for checks to pass that are over, all of them.
 fn waits_for(given: &[Given]) -> Option<Vec<usize>> {
     let checks: Vec<Check> = given.iter().map(|given| given.check).collect();
-    let over = Outcome { over: Some(Wait::Micros(5)), remaining: 0, full_in_us: 5 };
+    let over = Outcome::over_for(Wait::Micros(5), 5);
     let answer = Answer { outcomes: vec![over; checks.len()], leased: Leased::Nothing };
     Verdict::of(&checks, answer).waits_for(&checks).map(|(slots, _)| slots)
 }
@@ -368,6 +368,29 @@ fn a_request_waits_for_slots_only_where_they_alone_refuse_it() {
     assert_eq!(waits_for(&[slots(0).shadow()]), None, "nothing refuses it");
     // Whichever has room again first is enough.
     assert_eq!(waits_for(&[slots(0).quota(), slots(1).quota()]), Some(vec![0, 1]));
+}
+
+/// The delay of a request whose checks delay for so many microseconds where they pass.
+fn delay_us(given: &[(Given, u64)]) -> u64 {
+    let checks: Vec<Check> = given.iter().map(|(given, _)| given.check).collect();
+    let outcomes = given.iter().map(|(given, delay_us)| match given.used {
+        0 => Outcome { delay_us: *delay_us, ..Outcome::passes(1, 0) },
+        wait_us => Outcome::over_for(Wait::Micros(wait_us), 0),
+    });
+    let answer = Answer { outcomes: outcomes.collect(), leased: Leased::Nothing };
+    Verdict::of(&checks, answer).delay_us
+}
+
+#[test]
+fn the_delay_is_the_longest_of_the_checks_that_pass_and_are_enforced() {
+    let (first, second, over) = (limit(0, 5), limit(1, 5), limit(2, 5).used(7));
+    assert_eq!(delay_us(&[]), 0);
+    assert_eq!(delay_us(&[(first, 0), (second, 0)]), 0);
+    assert_eq!(delay_us(&[(first, 250_000), (second, 300_000)]), 300_000);
+    assert_eq!(delay_us(&[(first, 250_000), (second.shadow(), 300_000)]), 250_000);
+    assert_eq!(delay_us(&[(first, 250_000), (over, 0)]), 0, "it is refused");
+    assert_eq!(delay_us(&[(first, 250_000), (over.shadow(), 0)]), 250_000);
+    assert_eq!(delay_us(&[(first.quota(), 250_000), (over.quota(), 0)]), 250_000);
 }
 
 /// What a question is charged that can be given back: of which states, and how much.
@@ -397,7 +420,7 @@ fn what_was_charged_is_given_back_and_nothing_else() {
 fn what_was_refused_or_decided_before_is_not_given_back() {
     assert_eq!(charged(&[limit(0, 5), limit(1, 0)]), []);
     let question = Question::new(vec![Key::read("0")], vec![limit(0, 5).check]);
-    let outcomes = vec![Outcome { over: None, remaining: 4, full_in_us: 0 }];
+    let outcomes = vec![Outcome::passes(4, 0)];
     for leased in [Leased::Again { left_us: 7 }, Leased::Conflict] {
         let answer = Answer { outcomes: outcomes.clone(), leased };
         assert_eq!(question.charged(answer), []);

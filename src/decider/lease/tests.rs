@@ -7,6 +7,43 @@ use crate::decider::{
 /// A key of which one may be in flight.
 const ALONE: &[&str] = &["alone"];
 
+/// What is left of a delay, and how much of it was waited for, by a caller who waits for so long.
+async fn sit_out(wait_us: u64, mut delay_us: u64) -> (u64, u64) {
+    let wait = Duration::from_micros(wait_us);
+    let over = std::pin::pin!(time::sleep(wait));
+    let until = Deadline::after(wait);
+    let mut waiting = Waiting { until, over, is_over: false, place: None, listening: None };
+    let before = Deadline::after(LONG);
+    let waited_us = waiting.sit_out(&mut delay_us).await;
+    let left = before.left().unwrap();
+    assert_eq!((LONG - left).as_micros(), u128::from(waited_us));
+    (delay_us, waited_us)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_is_waited_for_as_long_as_the_wait_is_and_the_rest_is_told() {
+    assert_eq!(sit_out(1_000_000, 250_000).await, (0, 250_000));
+    assert_eq!(sit_out(1_000_000, 1_002_000).await, (2_000, 1_000_000));
+    assert_eq!(sit_out(0, 250_000).await, (250_000, 0));
+    assert_eq!(sit_out(1_000_000, 0).await, (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_delay_holds_up_nobody_in_line() {
+    let test = fresh(Modes::default());
+    let mut place = test.decider.store().queues().join().unwrap();
+    place.stand(vec![Key::read("one")]);
+    let over = std::pin::pin!(time::sleep(LONG));
+    let until = Deadline::after(LONG);
+    let mut waiting = Waiting { until, over, is_over: false, place: Some(place), listening: None };
+    let mut delay_us = 1_000_000;
+    let sitting = waiting.sit_out(&mut delay_us);
+    tokio::pin!(sitting);
+    assert!(crate::clock::at_once(sitting.as_mut()).await.is_none());
+    assert_eq!(test.waiting(), 0);
+    sitting.await;
+}
+
 #[tokio::test]
 async fn who_waits_longest_is_served_first() {
     let test = fresh(Modes::default());

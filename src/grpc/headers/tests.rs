@@ -31,9 +31,10 @@ fn over(status: Status) -> Status {
     Status { code: Code::OverLimit, remaining: 0, ..status }
 }
 
-fn decision(statuses: Vec<Status>) -> Decision {
+pub(in crate::grpc) fn decision(statuses: Vec<Status>) -> Decision {
     Decision {
         code: Code::Ok,
+        delay_us: 0,
         statuses,
         enforced_over: None,
         standings: Vec::new(),

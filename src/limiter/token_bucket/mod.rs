@@ -133,7 +133,7 @@ impl Limit {
     pub fn check(&self, state: Option<State>, now: Timestamp, cost: Cost) -> Checked<State> {
         let state = self.settle(state, now);
         match cost {
-            Cost::Peek => Checked { state: None, over: self.lacks(&state, now, 1) },
+            Cost::Peek => Checked::undelayed(None, self.lacks(&state, now, 1)),
             Cost::Take(tokens) if self.overdraw => self.overdrawn(state, now, tokens),
             Cost::Take(tokens) => self.take(state, now, tokens),
             Cost::Refund(tokens) => self.refund(state, tokens),
@@ -164,9 +164,9 @@ impl Limit {
                 let charge = tokens * self.grains.per_token;
                 let ledger = state.ledger.and_then(|ledger| ledger.charged_with(charge));
                 let used = state.used + charge;
-                Checked { state: Some(State { used, ledger, ..state }), over: None }
+                Checked::undelayed(Some(State { used, ledger, ..state }), None)
             }
-            over => Checked { state: None, over },
+            over => Checked::undelayed(None, over),
         }
     }
 
@@ -179,14 +179,14 @@ impl Limit {
         let ledger = ledger.and_then(|ledger| ledger.charged_with(charge));
         let after = State { used: used.min(self.most_used()), ledger, ..state };
         let over = self.lacks(&state, now, 1).and_then(|_| self.lacks(&after, now, 1));
-        Checked { state: Some(after), over }
+        Checked::undelayed(Some(after), over)
     }
 
     /// Gives back, up to a full bucket.
     fn refund(&self, state: State, tokens: u64) -> Checked<State> {
         let credit = tokens.saturating_mul(self.grains.per_token);
         let used = state.used.saturating_sub(credit);
-        Checked { state: Some(State { used, ..state }), over: None }
+        Checked::undelayed(Some(State { used, ..state }), None)
     }
 
     /// How long until so many tokens are there; `None` where they are.

@@ -168,7 +168,7 @@ impl Algorithm for Limit {
     /// Drops a request, or does not. It takes nothing, and leaves things as they are; a refund is never dropped.
     fn check(&self, workers: Option<&Workers>, now: Timestamp, cost: Cost) -> Checked<Workers> {
         if let Cost::Refund(_) = cost {
-            return Checked { state: None, over: None };
+            return Checked::undelayed(None, None);
         }
         let workers = Workers::at(workers, &self.settings, now);
         let (drawn, turns_in_us) = self.draw.at(now);
@@ -178,7 +178,7 @@ impl Algorithm for Limit {
             let safe_in_us = self.safe_in_us(&workers);
             Wait::Micros(turns_in_us.map_or(safe_in_us, |turns_in_us| safe_in_us.min(turns_in_us)))
         });
-        Checked { state: None, over }
+        Checked::undelayed(None, over)
     }
 
     fn remaining(&self, _: Option<&Workers>, _: Timestamp) -> u64 {

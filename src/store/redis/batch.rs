@@ -314,12 +314,15 @@ fn read_answer(row: &[u8], question: &Question) -> Option<Answer> {
 }
 
 fn outcome(&[over, remaining, full_in_us]: &[[u8; NUMBER]; 3]) -> Option<Outcome> {
+    let (over, delay_us) = match whole(over)? {
+        0 => (None, 0),
+        -1 => (Some(Wait::Never), 0),
+        wait @ 1.. => (Some(Wait::Micros(wait.unsigned_abs())), 0),
+        delay => (None, delay.unsigned_abs() - 1),
+    };
     Some(Outcome {
-        over: match whole(over)? {
-            0 => None,
-            -1 => Some(Wait::Never),
-            wait => Some(Wait::Micros(wait.try_into().ok()?)),
-        },
+        over,
+        delay_us,
         remaining: whole(remaining)?.try_into().ok()?,
         full_in_us: whole(full_in_us)?.try_into().ok()?,
     })
@@ -330,4 +333,24 @@ fn whole(bytes: [u8; NUMBER]) -> Option<i64> {
     let number = f64::from_le_bytes(bytes);
     #[expect(clippy::cast_possible_truncation, reason = "whole, and at most 2^53")]
     (number.fract() == 0.0 && number.abs() <= LARGEST as f64).then_some(number as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_over_for_a_while_or_for_ever_or_passes_now_or_later() {
+        let read = |over: f64| outcome(&[over, 3.0, 5.0].map(f64::to_le_bytes));
+        let passes = Outcome::passes(3, 5);
+        let later = |delay_us| Some(Outcome { delay_us, ..passes });
+        assert_eq!(read(0.0), Some(passes));
+        assert_eq!(read(-2.0), later(1));
+        assert_eq!(read(-250_001.0), later(250_000));
+        assert_eq!(read(-(2.0_f64.powi(53))), later((1 << 53) - 1));
+        let over = |wait| Some(Outcome { over: Some(wait), ..passes });
+        assert_eq!(read(-1.0), over(Wait::Never));
+        assert_eq!(read(7.0), over(Wait::Micros(7)));
+        assert_eq!((read(0.5), read(f64::NAN)), (None, None));
+    }
 }

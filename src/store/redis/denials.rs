@@ -112,9 +112,7 @@ impl Denials {
         }
         // Also of what does not decide it the answer says how it stands: where that is not known, Redis is asked.
         let outcome = |check| match self.wait(now, question, check)? {
-            over @ Wait::Micros(micros) => {
-                Some(Outcome { over: Some(over), remaining: 0, full_in_us: micros })
-            }
+            over @ Wait::Micros(micros) => Some(Outcome::over_for(over, micros)),
             Wait::Never => None,
         };
         let outcomes: Vec<Outcome> = checks.iter().map(outcome).collect::<Option<_>>()?;

@@ -30,7 +30,7 @@ fn take(slot: usize, hits: u64) -> Check {
 }
 
 fn over(wait_us: u64) -> Outcome {
-    Outcome { over: Some(Wait::Micros(wait_us)), remaining: 0, full_in_us: SECOND }
+    Outcome::over_for(Wait::Micros(wait_us), SECOND)
 }
 
 fn answer(outcomes: Vec<Outcome>) -> Answer {
@@ -140,7 +140,7 @@ fn redis_is_asked_where_it_is_not_known_how_it_stands_with_every_limit() {
 fn learns_nothing_of_what_a_request_took_from_itself() {
     let denials = Denials::default();
     let asked = question(vec![take(0, 6), take(0, 6)]);
-    let passes = Outcome { over: None, remaining: 4, full_in_us: 0 };
+    let passes = Outcome::passes(4, 0);
     denials.learn(denials.asked(NOW), &asked, &answer(vec![passes, over(200_000)]));
     assert!(!is_refused(&denials, NOW, take(0, 6)));
     denials.learn(denials.asked(NOW), &asked, &answer(vec![over(100_000), over(700_000)]));
@@ -166,7 +166,7 @@ fn what_is_opened_is_open_at_once_whatever_was_on_its_way() {
 fn what_passes_under_another_limit_opens_as_well() {
     let denials = refused(SECOND);
     let limit = Limit::TokenBucket(token_bucket::Limit::per_unit(5, Unit::Second));
-    let passes = Outcome { over: None, remaining: 4, full_in_us: 0 };
+    let passes = Outcome::passes(4, 0);
     learn(&denials, NOW, Check { limit, ..take(0, 1) }, passes);
     assert!(!is_refused(&denials, NOW, take(0, 2)));
 }

@@ -1,7 +1,7 @@
 //! A batch is as good as its requests one after the other, and what befalls one of them befalls no other.
 
 use super::{
-    Names, World, for_all,
+    Names, TOLD, World, for_all,
     history::{Event, SECOND, What, any_check, any_history, any_step},
     is_in, key,
     support::Redis,
@@ -20,7 +20,7 @@ use crate::{
         script::{self, CLOCK, Call, Reply, Script},
     },
     unit::Unit,
-    verdict::{self, Answer, Check, Question},
+    verdict::{self, Answer, Check, Question, Verdict},
 };
 use proptest::prelude::*;
 use redis::{Connection, Value};
@@ -172,6 +172,13 @@ async fn where_many_keys_may_not_be_read_at_once_each_is() {
     assert_eq!(left, [Some(3), Some(2), Some(1)]);
 }
 
+/// The same question, but none for the short paths: it has a key that no check is about.
+fn at_length(short: &Question) -> Question {
+    let mut long = short.clone();
+    long.keys.push(key("token_bucket", 9));
+    long
+}
+
 /// Checks of rates, each of a state of its own, one question after the other.
 fn any_of_rates() -> impl Strategy<Value = Vec<(i64, Question)>> {
     let rate = any_limit(&Samples::of_rates());
@@ -198,9 +205,7 @@ async fn the_short_paths_of_rates_answer_and_store_what_the_long_one_does() {
         for (step_us, short) in history {
             now_us = (now_us + step_us).max(0);
             let now = Timestamp::from_micros(now_us.unsigned_abs());
-            // With a key that no check is about, a request is none for the short paths.
-            let mut long = short.clone();
-            long.keys.push(key("token_bucket", 9));
+            let long = at_length(short);
             let mut done = [short, &long].into_iter().enumerate().map(|(database, question)| {
                 redis::cmd("SELECT").arg(database).exec(redis).unwrap();
                 let reply = command(&Call::request(question), names, now).query(redis).unwrap();
@@ -214,6 +219,60 @@ async fn the_short_paths_of_rates_answer_and_store_what_the_long_one_does() {
             let [short, long] = [done.next().unwrap(), done.next().unwrap()];
             prop_assert!(matches!(short.0, Some(Reply::Done(_))), "{:?}", short.0);
             prop_assert_eq!(short, long);
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// Microseconds for which each charge of a rate delays its request, on a script that was changed so.
+const DELAY_US: u64 = 250_000;
+
+/// The script that decides, with rates that delay.
+fn delaying() -> String {
+    let delaying = format!(
+        "local undelayed = token_bucket
+        local function token_bucket()
+          local rate = undelayed()
+          local check = rate.check
+          rate.check = function(limit, text, now, cost, amount)
+            local over, state, remaining, full_in_us = check(limit, text, now, cost, amount)
+            return over == 0 and cost == 0 and -1 - {DELAY_US} or over, state, remaining, full_in_us
+          end
+          return rate
+        end
+        local function make_rate("
+    );
+    Script::Request.join(TOLD).replace("local function make_rate(", &delaying)
+}
+
+#[tokio::test]
+async fn what_delays_is_charged_and_told_like_what_passes_at_once() {
+    for_all(&any_of_rates(), |redis, names, history| {
+        redis::cmd("FLUSHALL").exec(redis).unwrap();
+        let mut names = names.clone();
+        names[Script::Request.place()] =
+            redis::cmd("SCRIPT").arg("LOAD").arg(delaying()).query(redis).unwrap();
+        let (mut world, mut now_us) = (World::default(), 1_800_000_000 * SECOND);
+        for (step_us, short) in history {
+            now_us = (now_us + step_us).max(0);
+            let now = Timestamp::from_micros(now_us.unsigned_abs());
+            let (mut answer, writes) = verdict::settle(short, &world.stored(&short.keys), now);
+            world.write(&short.keys, writes, now);
+            let is_admitted = Verdict::of(&short.checks, answer.clone()).refusal.is_none();
+            for (check, outcome) in short.checks.iter().zip(&mut answer.outcomes) {
+                if is_admitted && outcome.over.is_none() && matches!(check.cost, Cost::Take(_)) {
+                    outcome.delay_us = DELAY_US;
+                }
+            }
+            let long = at_length(short);
+            for (database, question) in [short, &long].into_iter().enumerate() {
+                redis::cmd("SELECT").arg(database).exec(redis).unwrap();
+                let reply = command(&Call::request(question), &names, now).query(redis).unwrap();
+                let said = script::read_answer(&reply, question);
+                prop_assert_eq!(said, Some(Reply::Done(answer.clone())));
+                is_in(redis, &world)?;
+            }
         }
         Ok(())
     })
