@@ -8,7 +8,7 @@ use crate::{
 use http::HeaderName;
 
 /// What answers already call something else in the metadata.
-const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded"];
+const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded", "delay"];
 
 /// Headers that say how a request is carried, and to whom.
 const CARRYING: &[&str] =
