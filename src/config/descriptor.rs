@@ -66,10 +66,7 @@ fn read(
     };
     report.check_keys(mapping, &TABLE);
     let key = key(node, mapping, head, report);
-    let value = match mapping.get("value") {
-        Some(entry) => value::name_or_nothing(entry, report),
-        None => Some(None),
-    };
+    let value = mapping.read_or("value", None, |entry| value::name_or_nothing(entry, report));
     let share_threshold = share_threshold(mapping, value.as_ref(), report);
     let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
     let step = Step::new(above, key.as_deref(), value.as_ref().and_then(Option::as_deref));
@@ -80,11 +77,7 @@ fn read(
     sibling::check(&below, report);
     let (key, value) = (key?, value?);
     let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;
-    let mut descriptors = Vec::with_capacity(below.len());
-    for sibling in below {
-        descriptors.push(sibling.descriptor);
-        replaced.extend(sibling.replaced);
-    }
+    let descriptors = sibling::split(below, &mut replaced);
     Some(Sibling {
         descriptor: Descriptor {
             key,

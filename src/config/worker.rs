@@ -34,14 +34,13 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Utiliza
     let is_known = report.check_keys(mapping, &TABLE);
     let default = Settings::default();
     let thresholds = thresholds(mapping, &default, report);
-    let mut time = |key: &str, bounds, default: u64| match mapping.get(key) {
-        Some(entry) => duration::read(entry, bounds, report),
-        None => Some(default),
+    let mut time = |key: &str, bounds, default: u64| {
+        mapping.read_or(key, default, |entry| duration::read(entry, bounds, report))
     };
     let hold_off_us = time("hold_off", duration::HOLD_OFF, default.hold_off_us);
     let shed_all_after_us = time("shed_all_after", duration::SHEDDING, default.shed_all_after_us);
     let report_ttl_us = time("report_ttl", duration::REPORT, default.report_ttl.as_micros());
-    let shed = mapping.get("shed").map_or(Some(Vec::new()), |entry| classes(entry, report));
+    let shed = mapping.read_or("shed", Vec::new(), |entry| classes(entry, report));
     let (good_below_parts, bad_above_parts) = thresholds?;
     let settings = Settings {
         good_below_parts,

@@ -205,6 +205,22 @@ pub fn table<'a, 'b>(
     Some(mapping)
 }
 
+/// The entry that a mapping must have under a key. It is missing at `of`, the key of the mapping.
+pub fn required<'a, 'b>(
+    mapping: &'b Mapping<'a>,
+    key: &str,
+    of: &Entry<'_>,
+    help: impl Into<String>,
+    report: &mut Report<'_>,
+) -> Option<&'b Entry<'a>> {
+    let found = mapping.get(key);
+    if found.is_none() {
+        let message = format!("`{key}` is missing");
+        report.push(Diagnostic::error(of.key_place, message).help(help).key(key));
+    }
+    found
+}
+
 /// The list that a key must have.
 pub fn list<'a, 'b>(
     entry: &'b Entry<'a>,
