@@ -58,11 +58,10 @@ fn read(
     report: &mut Report<'_>,
 ) -> Option<Sibling> {
     let Value::Mapping(mapping) = &node.value else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), format!("a descriptor is {}", node.kind()))
                 .help("write `- key: user`, and what belongs to it below, without a further `-`"),
         );
-        return None;
     };
     report.check_keys(mapping, &TABLE);
     let key = key(node, mapping, head, report);
@@ -99,12 +98,11 @@ fn key(
     report: &mut Report<'_>,
 ) -> Option<String> {
     let Some(entry) = mapping.get("key") else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), "a descriptor without `key`")
                 .help("say which entry it is about: `key: user`")
                 .key("key"),
         );
-        return None;
     };
     let key = value::name(entry, report)?;
     lease::check_matched(entry, &key, head.lease_key(), report);

@@ -109,12 +109,11 @@ fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     } else {
         return Some(name.clone().into_owned());
     };
-    report.push(
+    report.reject(
         Diagnostic::error(entry.key_place, message)
             .help(format!("call it something short: `api: {EXAMPLE}`"))
             .key("pools"),
-    );
-    None
+    )
 }
 
 fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Capacity> {
@@ -124,8 +123,8 @@ fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Capacity> {
             let meant = words::closest(text, &[REPORTED]).is_some();
             let meant = if meant { "did you mean `reported`?\n" } else { "" };
             let message = format!("`capacity` is {}, which is no number of slots", shown(text));
-            report.push(value::wrong(entry, message).help(format!("{meant}write {CAPACITY_HELP}")));
-            None
+            report
+                .reject(value::wrong(entry, message).help(format!("{meant}write {CAPACITY_HELP}")))
         }
         _ => value::whole(entry, report).map(Capacity::Slots),
     }

@@ -108,8 +108,7 @@ fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Op
         _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
     };
     let meant = meant.map(|name| format!("did you mean `{name}`?\n")).unwrap_or_default();
-    report.push(value::wrong(unit, message).help(format!("{meant}{one_of}")));
-    None
+    report.reject(value::wrong(unit, message).help(format!("{meant}{one_of}")))
 }
 
 fn check_unlimited(mapping: &Mapping<'_>, report: &mut Report<'_>) {

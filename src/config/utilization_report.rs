@@ -37,12 +37,11 @@ pub(super) fn read(
     let (named, Located { pool, place }) = scope.pool(entry, mapping, help, report)?;
     let Some(utilization) = &pool.utilization else {
         let name = shown(&pool.name);
-        report.push(
+        return report.reject(
             value::wrong(named, format!("the pool {name} takes no reports"))
                 .help("add `utilization: {}` to the pool, which takes them as usual")
                 .related(place, "add `utilization` here"),
         );
-        return None;
     };
     let worker = worker?;
     if let Some(value) = worker.fixed() {

@@ -69,8 +69,7 @@ fn thresholds(
     let bad_parts = read(bad, default.bad_above_parts);
     let (good_parts, bad_parts) = (good_parts?, bad_parts?);
     if let Some(wrong) = crossed((good, good_parts), (bad, bad_parts)) {
-        report.push(wrong);
-        return None;
+        return report.reject(wrong);
     }
     Some((good_parts, bad_parts))
 }
@@ -81,11 +80,10 @@ fn threshold(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
         WHOLE_PARTS => ("100 %", "pressure on the pool grows from there up to 100 %"),
         parts => return Some(parts),
     };
-    report.push(
+    report.reject(
         value::wrong(entry, format!("`{}` is {is}", entry.key))
             .help(format!("write a share above 0 and below 100 %, such as `80%`: {why}")),
-    );
-    None
+    )
 }
 
 /// What is wrong with thresholds of which the lower is above the upper, if it is: each with the entry that

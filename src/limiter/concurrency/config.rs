@@ -3,7 +3,7 @@
 use super::Limit;
 use crate::{
     limiter::config::{Configuration, Configured, Context},
-    yaml::{Diagnostic, Report, Table, duration, value},
+    yaml::{Report, Table, duration, value},
 };
 
 const TABLE: Table = Table {
@@ -25,11 +25,8 @@ impl Configured for Limit {
         let help = "say how many requests may be in flight: `concurrency: {max: 20}`";
         let most = value::required(mapping, "max", context.entry, help, report)?;
         let max = value::whole(most, report)?;
-        let refuses = (max == 0).then(|| {
-            Diagnostic::warning(most.place(), "`max: 0` refuses everything")
-                .help("leave it if nobody is to pass; otherwise write a number above 0")
-                .key("max")
-        });
+        let refuses =
+            (max == 0).then(|| value::refuses_everything(most, "`max: 0` refuses everything"));
         let limit = Self { max, term, weighs_hits: context.weighs_hits };
         Some(Configuration { refuses, ..Configuration::of(limit) })
     }

@@ -61,11 +61,7 @@ fn refuses(mapping: &Mapping<'_>, rate: Rate, burst: Option<u32>) -> Option<Diag
         (_, Some(0)) => (mapping.get("burst")?, "`burst: 0` refuses everything"),
         _ => return None,
     };
-    Some(
-        Diagnostic::warning(entry.place(), message)
-            .help("leave it if nobody is to pass; otherwise write a number above 0")
-            .key(&entry.key),
-    )
+    Some(value::refuses_everything(entry, message))
 }
 
 fn read_grants(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Grants> {
@@ -88,8 +84,7 @@ fn read_share(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
     } else {
         return Some(parts);
     };
-    report.push(value::wrong(entry, message).help(text));
-    None
+    report.reject(value::wrong(entry, message).help(text))
 }
 
 /// Reports `overdraw` beside a bucket with grants.

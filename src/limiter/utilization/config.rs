@@ -34,7 +34,7 @@ impl Configured for Limit {
         let utilization = pool.utilization.as_ref().filter(|it| !it.shed.is_empty());
         let Some(Utilization { settings, shed }) = utilization else {
             let name = shown(&pool.name);
-            report.push(
+            return report.reject(
                 value::wrong(named, format!("the pool {name} has no classes to shed"))
                     .help(format!(
                         "list them in the pool, what is given up first in front: \
@@ -42,7 +42,6 @@ impl Configured for Limit {
                     ))
                     .related(place, "add `shed` here"),
             );
-            return None;
         };
         let (class, callers) = (class?, callers?);
         check_class(mapping.get("class").unwrap_or(entry), class, shed, report);
