@@ -9,6 +9,9 @@ pub trait Configured: Limiter {
     /// What it limits, in a line.
     const SUMMARY: &'static str;
 
+    /// A mapping that is right, in one line. Where it names a pool, the pool is `api`.
+    const EXAMPLE: &'static str;
+
     /// The table of its mapping, and those of the mappings inside it.
     const TABLES: &'static [&'static Table];
 
@@ -111,6 +114,8 @@ type Reader = fn(&Entry<'_>, &Context<'_>, &mut Report<'_>) -> Option<Configurat
 pub struct Schema {
     /// Its name, which is its key.
     pub name: &'static str,
+    /// A mapping that is right. Where it names a pool, the pool is `api`.
+    pub example: &'static str,
     /// The table of its mapping, and those of the mappings inside it.
     pub tables: &'static [&'static Table],
     /// Which of the keys beside a limit it does not take.
@@ -140,7 +145,7 @@ impl Schema {
     const fn with<L: Configured + Into<Limit>>(refused: Refused) -> Self {
         let read: Reader =
             |entry, context, report| Some(L::read(entry, context, report)?.map(Into::into));
-        Self { name: L::NAME, tables: L::TABLES, refused, read }
+        Self { name: L::NAME, example: L::EXAMPLE, tables: L::TABLES, refused, read }
     }
 }
 
@@ -153,4 +158,13 @@ fn read_rate<L: Configured + RateLimit + Into<Limit>>(
     let configuration = L::read(entry, context, report)?;
     let overdraw = L::OVERDRAW.ok().filter(|_| context.overdraw.is_some());
     Some(configuration.map(|limit| overdraw.map_or(limit, |overdraw| overdraw(limit)).into()))
+}
+
+/// A rule file that has the example of each limiter: what random changes of rule files begin with.
+pub fn examples() -> String {
+    let pool = "pools:\n  api: {capacity: 100, utilization: {shed: [low]}}\n";
+    let limits = SCHEMAS
+        .iter()
+        .map(|Schema { name, example, .. }| format!("  - key: {name}\n    {name}: {example}\n"));
+    format!("domain: examples\n{pool}descriptors:\n{}", limits.collect::<String>())
 }

@@ -18,6 +18,7 @@ const TABLE: Table = Table {
 
 impl Configured for Limit {
     const SUMMARY: &'static str = "So many requests in flight.";
+    const EXAMPLE: &'static str = "{max: 20, lease_ttl: 60s}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(
@@ -25,7 +26,7 @@ impl Configured for Limit {
         context: &Context<'_>,
         report: &mut Report<'_>,
     ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, "{max: 20, lease_ttl: 60s}", report)?;
+        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
         let term = duration::lease_ttl(mapping, report);
         let Some(most) = mapping.get("max") else {
             report.push(

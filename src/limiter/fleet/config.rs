@@ -22,6 +22,7 @@ const TABLE: Table = Table {
 
 impl Configured for Limit {
     const SUMMARY: &'static str = "A share of a pool kept for critical requests.";
+    const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(
@@ -29,7 +30,7 @@ impl Configured for Limit {
         context: &Context<'_>,
         report: &mut Report<'_>,
     ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, "{pool: api}", report)?;
+        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
         let critical = value::flag_or(mapping, "critical", false, report);
         let help = "say of which pool the requests take slots: `fleet: {pool: api}`";
         let (_, Located { pool, .. }) = context.scope.pool(entry, mapping, help, report)?;

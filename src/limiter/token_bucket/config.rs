@@ -34,6 +34,7 @@ const MOST_SHARE: (u32, &str) = (500_000, "50%");
 
 impl Configured for Limit {
     const SUMMARY: &'static str = "So many requests per second.";
+    const EXAMPLE: &'static str = "{rate: 100/s, burst: 500}";
     const TABLES: &'static [&'static Table] = &[&TABLE, &GRANTS, &rate::TABLE];
 
     fn read(
@@ -41,7 +42,7 @@ impl Configured for Limit {
         context: &Context<'_>,
         report: &mut Report<'_>,
     ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, "{rate: 100/s, burst: 500}", report)?;
+        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
         let burst = match mapping.get("burst") {
             Some(entry) => value::whole(entry, report).map(Some),
             None => Some(None),

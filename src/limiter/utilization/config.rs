@@ -23,6 +23,7 @@ const TABLE: Table = Table {
 
 impl Configured for Limit {
     const SUMMARY: &'static str = "By class, while workers are too busy.";
+    const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(
@@ -30,7 +31,7 @@ impl Configured for Limit {
         context: &Context<'_>,
         report: &mut Report<'_>,
     ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, "{pool: api}", report)?;
+        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
         let scope = &context.scope;
         let class = scope.named(mapping.get("class"), report);
         let callers = callers(mapping, scope, report);
