@@ -6,6 +6,9 @@ use crate::yaml::{Diagnostic, Entry, Report, Table};
 
 /// A limiter that rule files configure.
 pub trait Configured: Limiter {
+    /// A mapping that is right, in one line. Where it names a pool, the pool is `api`.
+    const EXAMPLE: &'static str;
+
     /// The table of its mapping, and those of the mappings inside it.
     const TABLES: &'static [&'static Table];
 
@@ -109,6 +112,8 @@ pub type Reader<L> = fn(&Context<'_>, &mut Report<'_>) -> Option<Configuration<L
 pub struct Schema {
     /// Its name, which is its key.
     pub name: &'static str,
+    /// A mapping that is right. Where it names a pool, the pool is `api`.
+    pub example: &'static str,
     /// The table of its mapping, and those of the mappings inside it.
     pub tables: &'static [&'static Table],
     /// Which of the keys beside a limit it does not take.
@@ -124,7 +129,7 @@ impl Schema {
     }
 
     pub(super) const fn new<L: Configured>(refused: Refused, read: Reader<Limit>) -> Self {
-        Self { name: L::NAME, tables: L::TABLES, refused, read }
+        Self { name: L::NAME, example: L::EXAMPLE, tables: L::TABLES, refused, read }
     }
 }
 
@@ -136,4 +141,13 @@ pub(super) fn read_rate<L: Configured + RateLimit>(
     let configuration = L::read(context, report)?;
     let overdraw = L::OVERDRAW.ok().filter(|_| context.overdraw.is_some());
     Some(configuration.map(|limit| overdraw.map_or(limit, |overdraw| overdraw(limit))))
+}
+
+/// A rule file that has the example of each limiter: what random changes of rule files begin with.
+pub fn examples() -> String {
+    let pool = "pools:\n  api: {capacity: 100, utilization: {shed: [low]}}\n";
+    let limits = SCHEMAS
+        .iter()
+        .map(|Schema { name, example, .. }| format!("  - key: {name}\n    {name}: {example}\n"));
+    format!("domain: examples\n{pool}descriptors:\n{}", limits.collect::<String>())
 }

@@ -33,6 +33,7 @@ mod http;
 mod lanes;
 mod lease;
 mod lease_outage;
+mod limiters;
 mod load;
 mod orders;
 mod outage;

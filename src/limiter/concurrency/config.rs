@@ -17,10 +17,11 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
+    const EXAMPLE: &'static str = "{max: 20, lease_ttl: 60s}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
-        let mapping = value::table(context.entry, &TABLE, "{max: 20, lease_ttl: 60s}", report)?;
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let term = duration::lease_ttl(mapping, report);
         let help = "say how many requests may be in flight: `concurrency: {max: 20}`";
         let most = value::required(mapping, "max", context.entry, help, report)?;

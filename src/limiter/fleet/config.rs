@@ -21,10 +21,11 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
+    const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
-        let mapping = value::table(context.entry, &TABLE, "{pool: api}", report)?;
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let critical = value::flag_or(mapping, "critical", false, report);
         let help = "say of which pool the requests take slots: `fleet: {pool: api}`";
         let (_, Located { pool, .. }) = context.scope.pool(context.entry, mapping, help, report)?;

@@ -33,10 +33,11 @@ const LEAST_SHARE: (u32, &str) = (1_000, "0.1%");
 const MOST_SHARE: (u32, &str) = (500_000, "50%");
 
 impl Configured for Limit {
+    const EXAMPLE: &'static str = "{rate: 100/s, burst: 500}";
     const TABLES: &'static [&'static Table] = &[&TABLE, &GRANTS];
 
     fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
-        let mapping = value::table(context.entry, &TABLE, "{rate: 100/s, burst: 500}", report)?;
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let burst = mapping.read_or("burst", None, |entry| value::whole(entry, report).map(Some));
         let rate = value::required(mapping, "rate", context.entry, rate::HELP, report);
         let grants = mapping.get("grants").map(|entry| read_grants(entry, report));

@@ -22,10 +22,11 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
+    const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
     fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
-        let mapping = value::table(context.entry, &TABLE, "{pool: api}", report)?;
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let Context { entry, scope, .. } = context;
         let class = scope.named(mapping.get("class"), report);
         let callers = callers(mapping, scope, report);

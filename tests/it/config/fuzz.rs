@@ -2,18 +2,29 @@
 
 use super::{merge_all, parse_all};
 use proptest::prelude::*;
+use tollgate::{
+    limiter::{NAMES, SCHEMAS, config::examples},
+    rules::Kind,
+};
 
 /// A file with everything in it.
 const VALID: &str = include_str!("everything.yaml");
 
-/// Pieces that mean something.
+/// Pieces that mean something: the limiters, their examples and keys, and these.
+fn pieces() -> Vec<&'static str> {
+    let of_limiters = SCHEMAS.iter().flat_map(|schema| {
+        let keys = schema.tables.iter().flat_map(|table| table.keys).copied().flatten();
+        [schema.name, schema.example].into_iter().chain(keys.map(|(key, _)| *key))
+    });
+    of_limiters.chain(PIECES.iter().copied()).collect()
+}
+
 const PIECES: &[&str] = &[
     "domain",
     "descriptors",
     "key",
     "value",
     "rate_limit",
-    "token_bucket",
     "limits",
     "rate",
     "unit",
@@ -24,8 +35,6 @@ const PIECES: &[&str] = &[
     "metadata",
     "message",
     "share_threshold",
-    "concurrency",
-    "fleet",
     "pools",
     "pool",
     "capacity",
@@ -34,7 +43,6 @@ const PIECES: &[&str] = &[
     "lease_key",
     "lease_header",
     "weight",
-    "utilization",
     "utilization_report",
     "class",
     "shed_by",
@@ -129,18 +137,20 @@ proptest! {
     }
 
     #[test]
-    fn any_pieces_are_survived(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40)) {
+    fn any_pieces_are_survived(pieces in prop::collection::vec(prop::sample::select(pieces()), 0..40)) {
         check(&pieces.concat());
     }
 
     #[test]
     fn any_change_is_survived(
-        at in 0..VALID.len(),
+        text in prop::sample::select(vec![VALID.to_owned(), examples()]),
+        at in any::<prop::sample::Index>(),
         length in 0..20_usize,
-        piece in prop::sample::select(PIECES),
+        piece in prop::sample::select(pieces()),
     ) {
-        let mut text = VALID.as_bytes().to_vec();
-        text.splice(at..(at + length).min(VALID.len()), piece.bytes());
+        let mut text = text.into_bytes();
+        let at = at.index(text.len());
+        text.splice(at..(at + length).min(text.len()), piece.bytes());
         check(&String::from_utf8_lossy(&text));
     }
 }
@@ -148,6 +158,18 @@ proptest! {
 #[test]
 fn the_valid_file_is_valid() {
     assert_eq!(parse_all(&[VALID]).render(false), "");
+}
+
+#[test]
+fn the_example_of_each_limiter_is_a_limit_of_it() {
+    let loaded = parse_all(&[&examples()]);
+    assert_eq!(loaded.render(false), "");
+    let descriptors = &loaded.domains[0].descriptors;
+    let limiters = descriptors.iter().map(|descriptor| match descriptor.limits[0].kind {
+        Kind::Limit(limit) => limit.limiter(),
+        Kind::Unlimited | Kind::Report(_) => "none",
+    });
+    assert_eq!(limiters.collect::<Vec<_>>(), NAMES);
 }
 
 #[test]
