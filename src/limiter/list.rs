@@ -42,6 +42,11 @@ macro_rules! limiters {
             $($rate::Limit::PROPERTIES,)* $($slots::Limit::PROPERTIES,)* $($shedder::Limit::PROPERTIES,)*
         ];
 
+        // What is said twice is said alike.
+        $(const _: () = assert!($rate::Limit::PROPERTIES.may_be_overdrawn == $rate::Limit::OVERDRAW.is_ok());)*
+        $(const _: () = assert!(!$rate::Limit::PROPERTIES.holds_slots);)*
+        $(const _: () = assert!($slots::Limit::PROPERTIES.holds_slots);)*
+
         /// The rates in Lua: most requests need them.
         pub const RATE_SCRIPTS: &[&str] = &[$($rate::Limit::SCRIPT,)*];
 
