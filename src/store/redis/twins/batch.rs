@@ -231,19 +231,24 @@ const DELAY_US: u64 = 250_000;
 /// The script that decides, with rates that delay.
 fn delaying() -> String {
     let delaying = format!(
-        "local undelayed = token_bucket
-        local function token_bucket()
-          local rate = undelayed()
-          local check = rate.check
-          rate.check = function(limit, text, now, cost, amount)
-            local over, state, remaining, full_in_us = check(limit, text, now, cost, amount)
-            return over == 0 and cost == 0 and -1 - {DELAY_US} or over, state, remaining, full_in_us
+        "local undelayed = make_rate
+        local function make_rate(number)
+          local rate = undelayed(number)
+          local check = rate and rate.check
+          if rate then
+            rate.check = function(limit, text, now, cost, amount)
+              local over, state, remaining, full_in_us = check(limit, text, now, cost, amount)
+              if over and cost == 0 and (over == 0 or over < -1) then
+                over = -1 - {DELAY_US}
+              end
+              return over, state, remaining, full_in_us
+            end
           end
           return rate
         end
-        local function make_rate("
+        local function others()"
     );
-    Script::Request.join(TOLD).replace("local function make_rate(", &delaying)
+    Script::Request.join(TOLD).replacen("local function others()", &delaying, 1)
 }
 
 #[tokio::test]
