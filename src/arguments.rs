@@ -199,15 +199,15 @@ pub(crate) struct Setting {
     #[command(flatten)]
     pub(crate) counter: Counter,
 
-    /// How fast its bucket refills: `500/s`, `10/min`, `5/h` or `250/day`.
+    /// How many come in how much time: `500/s`, `10/min`, `5/h` or `250/day`.
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
 
-    /// How many tokens its bucket holds. Without it, what one period brings.
+    /// How many at once: what a bucket holds. Without it, what one period brings.
     #[arg(long, value_name = "TOKENS", requires = "rate")]
     pub(crate) burst: Option<u32>,
 
-    /// How many requests may be in flight, for a concurrency limit.
+    /// How many in all, for a limit without a rate: requests in flight.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "rate")]
     pub(crate) max: Option<u32>,
 

@@ -112,13 +112,13 @@ impl Question {
         if matches!(answer.leased, Leased::Again { .. } | Leased::Conflict) {
             return Vec::new();
         }
-        let Verdict { outcomes, refusal, .. } = Verdict::of(&self.checks, answer);
+        let Verdict { findings, refusal, .. } = Verdict::of(&self.checks, answer);
         if refusal.is_some() {
             return Vec::new();
         }
-        let charges = self.checks.iter().zip(outcomes).filter_map(|(check, outcome)| {
+        let charges = self.checks.iter().zip(findings).filter_map(|(check, finding)| {
             let Cost::Take(amount) = check.cost else { return None };
-            let is_charged = check.is_charge() && outcome.over.is_none();
+            let is_charged = check.is_charge() && finding == Finding::Passed;
             is_charged.then_some(Charge { slot: check.slot, limit: check.limit, amount })
         });
         charges.collect()

@@ -58,18 +58,14 @@ fn read(
     report: &mut Report<'_>,
 ) -> Option<Sibling> {
     let Value::Mapping(mapping) = &node.value else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), format!("a descriptor is {}", node.kind()))
                 .help("write `- key: user`, and what belongs to it below, without a further `-`"),
         );
-        return None;
     };
     report.check_keys(mapping, &TABLE);
     let key = key(node, mapping, head, report);
-    let value = match mapping.get("value") {
-        Some(entry) => value::name_or_nothing(entry, report),
-        None => Some(None),
-    };
+    let value = mapping.read_or("value", None, |entry| value::name_or_nothing(entry, report));
     let share_threshold = share_threshold(mapping, value.as_ref(), report);
     let value_to_metric = value::flag_or(mapping, "value_to_metric", false, report);
     let step = Step::new(above, key.as_deref(), value.as_ref().and_then(Option::as_deref));
@@ -80,11 +76,7 @@ fn read(
     sibling::check(&below, report);
     let (key, value) = (key?, value?);
     let entry = mapping.get(if value.is_some() { "value" } else { "key" })?;
-    let mut descriptors = Vec::with_capacity(below.len());
-    for sibling in below {
-        descriptors.push(sibling.descriptor);
-        replaced.extend(sibling.replaced);
-    }
+    let descriptors = sibling::split(below, &mut replaced);
     Some(Sibling {
         descriptor: Descriptor {
             key,
@@ -106,12 +98,11 @@ fn key(
     report: &mut Report<'_>,
 ) -> Option<String> {
     let Some(entry) = mapping.get("key") else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), "a descriptor without `key`")
                 .help("say which entry it is about: `key: user`")
                 .key("key"),
         );
-        return None;
     };
     let key = value::name(entry, report)?;
     lease::check_matched(entry, &key, head.lease_key(), report);

@@ -91,11 +91,8 @@ fn read(domain: Joined<'_>, report: &mut Report<'_>) -> Complete {
 fn finish(domain: Complete, report: &mut Report<'_>) -> Option<Domain> {
     let Complete { name, head, descriptors: siblings } = domain;
     sibling::check(&siblings, report);
-    let (mut descriptors, mut replaced) = (Vec::with_capacity(siblings.len()), Vec::new());
-    for sibling in siblings {
-        descriptors.push(sibling.descriptor);
-        replaced.extend(sibling.replaced);
-    }
+    let mut replaced = Vec::new();
+    let descriptors = sibling::split(siblings, &mut replaced);
     // A limit that was given up for an error may have had the name, or used the pool.
     if !report.has_errors() {
         check_replaced(&descriptors, &replaced, report);

@@ -33,11 +33,10 @@ pub(super) fn read<'n>(root: &'n Node<'n>, report: &mut Report<'_>) -> Option<Fi
         Value::Mapping(mapping) => Some(mapping),
         Value::Null => None,
         _ => {
-            report.push(
+            return report.reject(
                 Diagnostic::error(root.place(), format!("a rule file is {}", root.kind()))
                     .help("begin it with `domain: example`, and `descriptors:` below"),
             );
-            return None;
         }
     };
     if let Some(mapping) = mapping {
@@ -45,14 +44,11 @@ pub(super) fn read<'n>(root: &'n Node<'n>, report: &mut Report<'_>) -> Option<Fi
     }
     let domain = match mapping.and_then(|mapping| mapping.get("domain")) {
         Some(entry) => value::name(entry, report).map(|name| (name, entry.place())),
-        None => {
-            report.push(
-                Diagnostic::error(root.place(), "`domain` is missing")
-                    .help("begin the file with the domain that Envoy asks for: `domain: example`")
-                    .key("domain"),
-            );
-            None
-        }
+        None => report.reject(
+            Diagnostic::error(root.place(), "`domain` is missing")
+                .help("begin the file with the domain that Envoy asks for: `domain: example`")
+                .key("domain"),
+        ),
     };
     let head = mapping.map(|mapping| Head::read(mapping, report)).unwrap_or_default();
     Some(File { domain, head, mapping })

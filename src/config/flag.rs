@@ -41,7 +41,7 @@ pub(super) struct Flags {
 /// What makes no difference where nothing is ever refused.
 const ABOUT_REFUSALS: &[&str] = &["shadow_mode", "quota_mode", "on_store_failure", "message"];
 
-/// What makes no difference where there is no request, and no answer that anybody reads.
+/// What makes no difference where there is no request, and the answer is not read.
 const ABOUT_REQUESTS: &[&str] =
     &["shadow_mode", "quota_mode", "on_store_failure", "message", "metadata", "detailed_metric"];
 
@@ -70,11 +70,6 @@ impl Flags {
             report.push(value::wrong(entry, why).help("remove it"));
         }
         useless(mapping, ABOUT_REFUSALS, "an unlimited limit refuses nobody", report);
-    }
-
-    /// Warns of what makes no difference to a worker's report.
-    pub(super) fn check_report(mapping: &Mapping<'_>, report: &mut Report<'_>) {
-        useless(mapping, ABOUT_REQUESTS, "a report is no request, and is not refused", report);
     }
 
     /// Reports what a limiter of this name does not take.
@@ -131,6 +126,11 @@ impl Flags {
             message: self.message,
         }
     }
+}
+
+/// Warns of what makes no difference to a worker's report.
+pub(super) fn check_report(mapping: &Mapping<'_>, report: &mut Report<'_>) {
+    useless(mapping, ABOUT_REQUESTS, "a report is no request, and is not refused", report);
 }
 
 /// Warns of keys that make no difference.

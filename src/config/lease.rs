@@ -8,7 +8,7 @@ use crate::{
 use http::HeaderName;
 
 /// What answers already call something else in the metadata.
-const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded"];
+const TAKEN: &[&str] = &["domain", "descriptors", "hitsAddend", "metadata", "degraded", "delay"];
 
 /// Headers that say how a request is carried, and to whom.
 const CARRYING: &[&str] =
@@ -44,11 +44,10 @@ pub(super) fn key(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<(Str
     } else {
         return Some((key, entry.place()));
     };
-    report.push(
+    report.reject(
         value::wrong(entry, format!("`lease_key` cannot be `{key}`: that is {taken}"))
             .help("write another name, such as `lease_key: lease_id`"),
-    );
-    None
+    )
 }
 
 /// Warns of a descriptor that no request reaches, because its entry is about leases.
@@ -91,6 +90,5 @@ fn header(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     } else {
         (format!("{} is no name of a header", shown(&name)), HELP.into())
     };
-    report.push(value::wrong(entry, message).help(help));
-    None
+    report.reject(value::wrong(entry, message).help(help))
 }

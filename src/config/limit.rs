@@ -1,7 +1,7 @@
 //! A limit, with everything that stands beside it.
 
 use super::{
-    flag::Flags,
+    flag::{self, Flags},
     lease::Beside,
     rate_limit::{self, Names},
     utilization_report::{self, REPORT},
@@ -47,20 +47,16 @@ pub(super) fn read(
         Some(_) => Beside::default(),
     };
     let overdraw = mapping.get("overdraw").filter(|_| flags.overdraw);
-    let mut names = Names::default();
-    let mut worker = None;
-    let configuration = if let Some(schema) = schema {
-        let context = Context { scope: *scope, overdraw, weighs_hits: lease.weighs_hits };
-        (schema.read)(entry, &context, report)?.map(Kind::Limit)
+    let context = Context { entry, scope: *scope, overdraw, weighs_hits: lease.weighs_hits };
+    let (configuration, names, worker) = if let Some(schema) = schema {
+        ((schema.read)(&context, report)?.map(Kind::Limit), Names::default(), None)
     } else if is_report {
-        Flags::check_report(mapping, report);
-        let (configuration, place) = utilization_report::read(entry, scope, report)?;
-        worker = Some(place);
-        configuration
+        flag::check_report(mapping, report);
+        let (configuration, worker) = utilization_report::read(&context, report)?;
+        (configuration, Names::default(), Some(worker))
     } else {
-        let (configuration, inside) = rate_limit::read(entry, flags.overdraw, report)?;
-        names = inside;
-        configuration
+        let (configuration, names) = rate_limit::read(&context, report)?;
+        (configuration, names, None)
     };
     let Configuration { limit: kind, pool, shedding, refuses } = configuration;
     let (name, place) = name(&flags, names.own, report).unzip();

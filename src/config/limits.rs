@@ -110,24 +110,21 @@ fn read(
 /// Reads an item of `limits`.
 fn item(node: &Node<'_>, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<Placed> {
     let Value::Mapping(mapping) = &node.value else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), format!("an item of `limits` is {}", node.kind()))
                 .help("write a limit, such as `- token_bucket: {rate: 100/s}`"),
         );
-        return None;
     };
     if let Some(entry) = mapping.get(REPORT) {
-        report.push(utilization_report::among_limits(entry));
-        return None;
+        return report.reject(utilization_report::among_limits(entry));
     }
     report.check_keys(mapping, &TABLE);
     let mut limiters = mapping.among(|key| table::has(KEYS, key));
     let Some(limiter) = limiters.next() else {
-        report.push(
+        return report.reject(
             Diagnostic::error(node.place(), "an item of `limits` without a limit")
                 .help(format!("write one of {} in it", words::list(&table::names(KEYS)))),
         );
-        return None;
     };
     if let Some(second) = limiters.next() {
         report.push(

@@ -1,4 +1,4 @@
-//! `metadata`: whatever mapping somebody wants to see in Envoy.
+//! `metadata`: a mapping of any shape that Envoy is to see.
 
 use crate::yaml::{Diagnostic, Mapping, Node, Report, Value as Yaml, shown, value};
 use serde_json::{Map, Number, Value};

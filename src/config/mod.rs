@@ -40,7 +40,7 @@ use crate::{
     yaml::{
         Report, Table,
         document::{self, MOST_VALUES},
-        render,
+        rate, render,
     },
 };
 use std::{panic::resume_unwind, path::PathBuf, thread};
@@ -131,7 +131,7 @@ fn tables() -> Vec<&'static Table> {
         .into_iter()
         .chain(limiters)
         .chain([&utilization_report::TABLE, &pool::TABLE, &worker::TABLE])
-        .chain([&limits::TABLE, &rate_limit::REPLACES])
+        .chain([&limits::TABLE, &rate::TABLE, &rate_limit::REPLACES])
         .collect()
 }
 
@@ -162,4 +162,31 @@ pub(crate) fn domains_of(text: &str) -> Vec<Domain> {
     let loaded = parse(vec![source], &Options::default());
     assert!(!loaded.has_errors(), "{}", loaded.render(false));
     loaded.domains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn tables_are_told_apart_by_their_names() {
+        let tables = tables();
+        let names: HashSet<&str> = tables.iter().map(|table| table.name).collect();
+        assert_eq!(names.len(), tables.len());
+        for table in tables {
+            assert!(table.near.is_none_or(|near| names.contains(near)), "{}", table.name);
+        }
+    }
+
+    #[test]
+    fn every_key_is_described() {
+        const DOCUMENTATION: &str = include_str!("../../docs/rules.md");
+        for table in tables() {
+            for (key, description) in table.keys.iter().copied().flatten() {
+                assert!(description.ends_with('.'), "`{key}` in {}", table.name);
+                assert!(DOCUMENTATION.contains(key), "`{key}` in {}", table.name);
+            }
+        }
+    }
 }

@@ -58,7 +58,7 @@ pub(super) fn read_all(mapping: &Mapping<'_>, report: &mut Report<'_>) -> Pools 
     pools
 }
 
-/// Warns of pools that no limit is about, and of what they say for nobody.
+/// Warns of pools that no limit is about, and of what they say in vain.
 pub(super) fn check_used(pools: &Pools, descriptors: &[Descriptor], report: &mut Report<'_>) {
     let usages = Usage::of_pools(descriptors);
     for Known { name, place, pool, says_capacity } in pools.iter() {
@@ -79,11 +79,8 @@ fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Pool> {
         // What only sheds load needs no slots.
         (None, Some(_)) => Some(Capacity::Reported),
         (None, None) => {
-            report.push(
-                Diagnostic::error(entry.key_place, "`capacity` is missing")
-                    .help(format!("say how many requests the pool takes at once: {CAPACITY_HELP}"))
-                    .key("capacity"),
-            );
+            let help = format!("say how many requests the pool takes at once: {CAPACITY_HELP}");
+            value::required(mapping, "capacity", entry, help, report);
             None
         }
     };
@@ -91,8 +88,7 @@ fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Pool> {
         Some(entry) => worker::read(entry, report).map(Some),
         None => Some((capacity == Some(Capacity::Reported)).then(Utilization::default)),
     };
-    let reserved = mapping.get("reserved");
-    let reserved_parts = reserved.map_or(Some(0), |entry| share::read(entry, report));
+    let reserved_parts = mapping.read_or("reserved", 0, |entry| share::read(entry, report));
     let term = duration::lease_ttl(mapping, report);
     let (name, capacity, reserved_parts) = (name?, capacity?, reserved_parts?);
     check_room(mapping, capacity, reserved_parts, report);
@@ -113,12 +109,11 @@ fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     } else {
         return Some(name.clone().into_owned());
     };
-    report.push(
+    report.reject(
         Diagnostic::error(entry.key_place, message)
             .help(format!("call it something short: `api: {EXAMPLE}`"))
             .key("pools"),
-    );
-    None
+    )
 }
 
 fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Capacity> {
@@ -128,8 +123,8 @@ fn capacity(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Capacity> {
             let meant = words::closest(text, &[REPORTED]).is_some();
             let meant = if meant { "did you mean `reported`?\n" } else { "" };
             let message = format!("`capacity` is {}, which is no number of slots", shown(text));
-            report.push(value::wrong(entry, message).help(format!("{meant}write {CAPACITY_HELP}")));
-            None
+            report
+                .reject(value::wrong(entry, message).help(format!("{meant}write {CAPACITY_HELP}")))
         }
         _ => value::whole(entry, report).map(Capacity::Slots),
     }

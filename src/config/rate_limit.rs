@@ -1,7 +1,11 @@
 //! `rate_limit`: a limit in envoyproxy/ratelimit's form.
 
 use crate::{
-    limiter::{Limit, config::Configuration, token_bucket},
+    limiter::{
+        Limit,
+        config::{Configuration, Context},
+        token_bucket,
+    },
     rules::Kind,
     unit::Unit,
     yaml::{Diagnostic, Entry, Key, Mapping, Place, Report, Table, Value, shown, value, words},
@@ -44,10 +48,10 @@ const EXAMPLE: &str = "{unit: minute, requests_per_unit: 100}";
 
 /// Reads a limit in this form.
 pub(super) fn read(
-    entry: &Entry<'_>,
-    overdraw: bool,
+    context: &Context<'_>,
     report: &mut Report<'_>,
 ) -> Option<(Configuration<Kind>, Names)> {
+    let Context { entry, overdraw, .. } = context;
     let mapping = value::table(entry, &TABLE, EXAMPLE, report)?;
     let own =
         mapping.get("name").and_then(|entry| Some((value::name(entry, report)?, entry.place())));
@@ -69,8 +73,8 @@ pub(super) fn read(
             .help("leave it if nobody is to pass; otherwise write how many may")
             .key(&entry.key)
     });
-    let limit = if overdraw { limit.with_overdraw() } else { limit };
-    let kind = Configuration::of(Kind::Limit(Limit::from(limit)));
+    let limit = if overdraw.is_some() { limit.with_overdraw() } else { limit };
+    let kind = Configuration::of(Kind::Limit(Limit::TokenBucket(limit)));
     Some((Configuration { refuses, ..kind }, names))
 }
 
@@ -80,28 +84,22 @@ fn requests_per_unit(
     unlimited: bool,
     report: &mut Report<'_>,
 ) -> Option<u32> {
-    let requests = mapping.get("requests_per_unit");
-    if requests.is_none() && !unlimited {
-        report.push(
-            Diagnostic::error(entry.key_place, "`requests_per_unit` is missing")
-                .help(format!(
-                    "say how many requests may pass in a unit: `rate_limit: {EXAMPLE}`; \
-                     for no limit, `rate_limit: {{unlimited: true}}`"
-                ))
-                .key("requests_per_unit"),
-        );
-    }
+    let key = "requests_per_unit";
+    let help = format!(
+        "say how many requests may pass in a unit: `rate_limit: {EXAMPLE}`; \
+         for no limit, `rate_limit: {{unlimited: true}}`"
+    );
+    let requests = match unlimited {
+        true => mapping.get(key),
+        false => value::required(mapping, key, entry, help, report),
+    };
     value::whole(requests?, report)
 }
 
 fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Option<Unit> {
     let names = Unit::ALL.map(Unit::name);
     let one_of = format!("write one of {}", words::list(&names).replace(" and ", " or "));
-    let Some(unit) = mapping.get("unit") else {
-        report
-            .push(Diagnostic::error(entry.key_place, "`unit` is missing").help(one_of).key("unit"));
-        return None;
-    };
+    let unit = value::required(mapping, "unit", entry, one_of.as_str(), report)?;
     let (message, meant) = match &unit.node.value {
         Value::Text(text) => match Unit::from_name(text) {
             Some(unit) => return Some(unit),
@@ -110,8 +108,7 @@ fn unit(entry: &Entry<'_>, mapping: &Mapping<'_>, report: &mut Report<'_>) -> Op
         _ => (format!("`unit` is {}, not text", unit.node.kind()), None),
     };
     let meant = meant.map(|name| format!("did you mean `{name}`?\n")).unwrap_or_default();
-    report.push(value::wrong(unit, message).help(format!("{meant}{one_of}")));
-    None
+    report.reject(value::wrong(unit, message).help(format!("{meant}{one_of}")))
 }
 
 fn check_unlimited(mapping: &Mapping<'_>, report: &mut Report<'_>) {

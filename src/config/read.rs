@@ -54,8 +54,8 @@ impl Files {
     }
 }
 
-/// Reads whatever can be read, and says what cannot. `again`: a pipe or a device is refused,
-/// for whoever opened it would wait until somebody writes.
+/// Reads all that can be read, and reports what cannot. `again`: a pipe or a device is refused, because to open it would
+/// wait until another process writes.
 pub(super) fn files(paths: &[PathBuf], again: bool) -> Files {
     let mut reading = Reading::default();
     for path in paths {

@@ -20,6 +20,18 @@ pub(super) struct Sibling {
     pub(super) replaced: Vec<(String, Place)>,
 }
 
+/// The descriptors by themselves. The names that they replace are added to the others.
+pub(super) fn split(
+    siblings: Vec<Sibling>,
+    replaced: &mut Vec<(String, Place)>,
+) -> Vec<Descriptor> {
+    let descriptor = |sibling: Sibling| {
+        replaced.extend(sibling.replaced);
+        sibling.descriptor
+    };
+    siblings.into_iter().map(descriptor).collect()
+}
+
 /// Descriptors with the same key, in their order.
 type Group<'a> = Vec<(&'a Sibling, Option<&'a str>)>;
 

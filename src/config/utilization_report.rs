@@ -2,8 +2,8 @@
 
 use crate::{
     limiter::{
-        config::Configuration,
-        scope::{Located, Scope},
+        config::{Configuration, Context},
+        scope::Located,
     },
     rules::Kind,
     yaml::{Diagnostic, Entry, Key, Report, Table, shown, value},
@@ -27,22 +27,21 @@ pub(super) const TABLE: Table = Table {
 
 /// Reads what makes a descriptor a report, and which entry names the worker.
 pub(super) fn read(
-    entry: &Entry<'_>,
-    scope: &Scope<'_>,
+    context: &Context<'_>,
     report: &mut Report<'_>,
 ) -> Option<(Configuration<Kind>, usize)> {
+    let Context { entry, scope, .. } = context;
     let mapping = value::table(entry, &TABLE, "{pool: api}", report)?;
     let worker = scope.named(mapping.get("worker"), report);
     let help = "say whose worker reports: `utilization_report: {pool: api}`";
     let (named, Located { pool, place }) = scope.pool(entry, mapping, help, report)?;
     let Some(utilization) = &pool.utilization else {
         let name = shown(&pool.name);
-        report.push(
+        return report.reject(
             value::wrong(named, format!("the pool {name} takes no reports"))
                 .help("add `utilization: {}` to the pool, which takes them as usual")
                 .related(place, "add `utilization` here"),
         );
-        return None;
     };
     let worker = worker?;
     if let Some(value) = worker.fixed() {

@@ -34,14 +34,13 @@ pub(super) fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Utiliza
     let is_known = report.check_keys(mapping, &TABLE);
     let default = Settings::default();
     let thresholds = thresholds(mapping, &default, report);
-    let mut time = |key: &str, bounds, default: u64| match mapping.get(key) {
-        Some(entry) => duration::read(entry, bounds, report),
-        None => Some(default),
+    let mut time = |key: &str, bounds, default: u64| {
+        mapping.read_or(key, default, |entry| duration::read(entry, bounds, report))
     };
     let hold_off_us = time("hold_off", duration::HOLD_OFF, default.hold_off_us);
     let shed_all_after_us = time("shed_all_after", duration::SHEDDING, default.shed_all_after_us);
     let report_ttl_us = time("report_ttl", duration::REPORT, default.report_ttl.as_micros());
-    let shed = mapping.get("shed").map_or(Some(Vec::new()), |entry| classes(entry, report));
+    let shed = mapping.read_or("shed", Vec::new(), |entry| classes(entry, report));
     let (good_below_parts, bad_above_parts) = thresholds?;
     let settings = Settings {
         good_below_parts,
@@ -70,8 +69,7 @@ fn thresholds(
     let bad_parts = read(bad, default.bad_above_parts);
     let (good_parts, bad_parts) = (good_parts?, bad_parts?);
     if let Some(wrong) = crossed((good, good_parts), (bad, bad_parts)) {
-        report.push(wrong);
-        return None;
+        return report.reject(wrong);
     }
     Some((good_parts, bad_parts))
 }
@@ -82,11 +80,10 @@ fn threshold(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
         WHOLE_PARTS => ("100 %", "pressure on the pool grows from there up to 100 %"),
         parts => return Some(parts),
     };
-    report.push(
+    report.reject(
         value::wrong(entry, format!("`{}` is {is}", entry.key))
             .help(format!("write a share above 0 and below 100 %, such as `80%`: {why}")),
-    );
-    None
+    )
 }
 
 /// What is wrong with thresholds of which the lower is above the upper, if it is: each with the entry that

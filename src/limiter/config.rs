@@ -1,31 +1,26 @@
 //! What rule files say of a limiter: its tables, its reader, and which of the keys beside a limit it takes. `config`
 //! reaches a limiter through its [`Schema`], which it finds by name, and names no limiter itself.
 
-use super::{Limit, Limiter, RateLimit, SCHEMAS, Shedder, SlotLimit, pool::Shedding, scope::Scope};
+use super::{Limit, Limiter, RateLimit, SCHEMAS, pool::Shedding, scope::Scope};
 use crate::yaml::{Diagnostic, Entry, Report, Table};
 
 /// A limiter that rule files configure.
 pub trait Configured: Limiter {
-    /// What it limits, in a line.
-    const SUMMARY: &'static str;
-
     /// A mapping that is right, in one line. Where it names a pool, the pool is `api`.
     const EXAMPLE: &'static str;
 
     /// The table of its mapping, and those of the mappings inside it.
     const TABLES: &'static [&'static Table];
 
-    /// Reads its mapping: `entry` is its key with the value. Reports what is wrong; `None` where there is no limit then.
-    fn read(
-        entry: &Entry<'_>,
-        context: &Context<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Configuration<Self>>;
+    /// Reads a limit. Reports what is wrong; `None` where there is no limit then.
+    fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>>;
 }
 
-/// What a reader may use beside the limiter's own mapping.
+/// What a reader goes by.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
+    /// The limiter's key, with the mapping to read.
+    pub entry: &'a Entry<'a>,
     /// What the limit may name.
     pub scope: Scope<'a>,
     /// `overdraw` beside the limit, where it says true. A rate takes it by [`RateLimit::OVERDRAW`], after it was read.
@@ -87,13 +82,15 @@ impl Refused {
         Self { overdraw, local: None, lease: Some((weight, header)) }
     }
 
-    const BY_SLOTS: Self = Self {
+    /// What a limit on slots does not take.
+    pub const BY_SLOTS: Self = Self {
         overdraw: Some(("a slot is taken before it is used", FOR_RATES)),
         local: Some("one process does not know which slots are taken elsewhere"),
         lease: None,
     };
 
-    const BY_SHEDDERS: Self = Self {
+    /// What a load shedder does not take.
+    pub const BY_SHEDDERS: Self = Self {
         overdraw: Some(("nothing is taken that could be drawn", FOR_RATES)),
         local: Some("one process does not know what workers report elsewhere"),
         ..Self::BY_REPORTS
@@ -107,7 +104,8 @@ impl Refused {
     };
 }
 
-type Reader = fn(&Entry<'_>, &Context<'_>, &mut Report<'_>) -> Option<Configuration<Limit>>;
+/// Reads a limit of one limiter.
+pub type Reader<L> = fn(&Context<'_>, &mut Report<'_>) -> Option<Configuration<L>>;
 
 /// A limiter as rule files have it.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +119,7 @@ pub struct Schema {
     /// Which of the keys beside a limit it does not take.
     pub refused: Refused,
     /// Reads a limit.
-    pub read: Reader,
+    pub read: Reader<Limit>,
 }
 
 impl Schema {
@@ -130,34 +128,19 @@ impl Schema {
         SCHEMAS.iter().find(|schema| schema.name == key)
     }
 
-    pub(super) const fn of_rate<L: Configured + RateLimit + Into<Limit>>() -> Self {
-        Self { read: read_rate::<L>, ..Self::with::<L>(Refused::by_rate::<L>()) }
-    }
-
-    pub(super) const fn of_slots<L: Configured + SlotLimit + Into<Limit>>() -> Self {
-        Self::with::<L>(Refused::BY_SLOTS)
-    }
-
-    pub(super) const fn of_shedder<L: Configured + Shedder + Into<Limit>>() -> Self {
-        Self::with::<L>(Refused::BY_SHEDDERS)
-    }
-
-    const fn with<L: Configured + Into<Limit>>(refused: Refused) -> Self {
-        let read: Reader =
-            |entry, context, report| Some(L::read(entry, context, report)?.map(Into::into));
+    pub(super) const fn new<L: Configured>(refused: Refused, read: Reader<Limit>) -> Self {
         Self { name: L::NAME, example: L::EXAMPLE, tables: L::TABLES, refused, read }
     }
 }
 
 /// Reads a limit on a rate, with `overdraw` beside it.
-fn read_rate<L: Configured + RateLimit + Into<Limit>>(
-    entry: &Entry<'_>,
+pub(super) fn read_rate<L: Configured + RateLimit>(
     context: &Context<'_>,
     report: &mut Report<'_>,
-) -> Option<Configuration<Limit>> {
-    let configuration = L::read(entry, context, report)?;
+) -> Option<Configuration<L>> {
+    let configuration = L::read(context, report)?;
     let overdraw = L::OVERDRAW.ok().filter(|_| context.overdraw.is_some());
-    Some(configuration.map(|limit| overdraw.map_or(limit, |overdraw| overdraw(limit)).into()))
+    Some(configuration.map(|limit| overdraw.map_or(limit, |overdraw| overdraw(limit))))
 }
 
 /// A rule file that has the example of each limiter: what random changes of rule files begin with.

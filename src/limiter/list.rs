@@ -2,26 +2,26 @@
 //! enum of states, the numbers of the scripts.
 
 /// Expects `$` first, which is needed to define a macro by a macro; then the families and their limiters, each a
-/// variant and the module with its `Limit`. The order is that of the numbers in Lua.
+/// line of documentation, a variant and the module with its `Limit`. The order is that of the numbers in Lua.
 macro_rules! limiters {
     (
         $d:tt
-        rates { $($(#[$rate_doc:meta])* $Rate:ident($rate:ident),)* }
-        slots { $($(#[$slot_doc:meta])* $Slots:ident($slots:ident),)* }
-        shedders { $($(#[$shedder_doc:meta])* $Shedder:ident($shedder:ident),)* }
+        rates { $(#[doc = $rate_doc:literal] $Rate:ident($rate:ident),)* }
+        slots { $(#[doc = $slots_doc:literal] $Slots:ident($slots:ident),)* }
+        shedders { $(#[doc = $shedder_doc:literal] $Shedder:ident($shedder:ident),)* }
     ) => {
         /// A limit of any limiter.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Limit {
-            $($(#[$rate_doc])* $Rate($rate::Limit),)*
-            $($(#[$slot_doc])* $Slots($slots::Limit),)*
-            $($(#[$shedder_doc])* $Shedder($shedder::Limit),)*
+            $(#[doc = $rate_doc] $Rate($rate::Limit),)*
+            $(#[doc = $slots_doc] $Slots($slots::Limit),)*
+            $(#[doc = $shedder_doc] $Shedder($shedder::Limit),)*
         }
 
         /// What a store keeps under a key.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum State {
-            $($(#[$rate_doc])* $Rate($rate::State),)*
+            $(#[doc = $rate_doc] $Rate($rate::State),)*
             /// Of a limit on slots.
             InFlight(Box<InFlight>),
             /// Of the load shedders of a pool: how busy its workers are.
@@ -42,6 +42,11 @@ macro_rules! limiters {
             $($rate::Limit::PROPERTIES,)* $($slots::Limit::PROPERTIES,)* $($shedder::Limit::PROPERTIES,)*
         ];
 
+        // What is said twice is said alike.
+        $(const _: () = assert!($rate::Limit::PROPERTIES.may_be_overdrawn == $rate::Limit::OVERDRAW.is_ok());)*
+        $(const _: () = assert!(!$rate::Limit::PROPERTIES.holds_slots);)*
+        $(const _: () = assert!($slots::Limit::PROPERTIES.holds_slots);)*
+
         /// The rates in Lua: most requests need them.
         pub const RATE_SCRIPTS: &[&str] = &[$($rate::Limit::SCRIPT,)*];
 
@@ -53,33 +58,23 @@ macro_rules! limiters {
 
         /// The limiters as rule files have them, in the same order.
         pub const SCHEMAS: &[Schema] = &[
-            $(Schema::of_rate::<$rate::Limit>(),)*
-            $(Schema::of_slots::<$slots::Limit>(),)*
-            $(Schema::of_shedder::<$shedder::Limit>(),)*
+            $(Schema::new::<$rate::Limit>(Refused::by_rate::<$rate::Limit>(), |context, report| {
+                Some(read_rate::<$rate::Limit>(context, report)?.map(Limit::$Rate))
+            }),)*
+            $(Schema::new::<$slots::Limit>(Refused::BY_SLOTS, |context, report| {
+                Some($slots::Limit::read(context, report)?.map(Limit::$Slots))
+            }),)*
+            $(Schema::new::<$shedder::Limit>(Refused::BY_SHEDDERS, |context, report| {
+                Some($shedder::Limit::read(context, report)?.map(Limit::$Shedder))
+            }),)*
         ];
 
         /// Their keys in rule files.
         pub const KEYS: &[Key] = &[
-            $(($rate::Limit::NAME, $rate::Limit::SUMMARY),)*
-            $(($slots::Limit::NAME, $slots::Limit::SUMMARY),)*
-            $(($shedder::Limit::NAME, $shedder::Limit::SUMMARY),)*
+            $(($rate::Limit::NAME, $rate_doc.trim_ascii()),)*
+            $(($slots::Limit::NAME, $slots_doc.trim_ascii()),)*
+            $(($shedder::Limit::NAME, $shedder_doc.trim_ascii()),)*
         ];
-
-        $(impl From<$rate::Limit> for Limit {
-            fn from(limit: $rate::Limit) -> Self {
-                Self::$Rate(limit)
-            }
-        })*
-        $(impl From<$slots::Limit> for Limit {
-            fn from(limit: $slots::Limit) -> Self {
-                Self::$Slots(limit)
-            }
-        })*
-        $(impl From<$shedder::Limit> for Limit {
-            fn from(limit: $shedder::Limit) -> Self {
-                Self::$Shedder(limit)
-            }
-        })*
 
         enum Number {
             $($Rate,)* $($Slots,)* $($Shedder,)*

@@ -37,7 +37,7 @@ use crate::{
     worker::{Worker, Workers},
     yaml::Key,
 };
-use config::{Configured as _, Schema};
+use config::{Configured as _, Refused, Schema, read_rate};
 
 limiters! {
     $

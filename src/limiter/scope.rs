@@ -160,12 +160,7 @@ impl<'a> Scope<'a> {
         help: &str,
         report: &mut Report<'_>,
     ) -> Option<(&'m Entry<'m>, Located<'a>)> {
-        let Some(named) = mapping.get("pool") else {
-            report.push(
-                Diagnostic::error(entry.key_place, "`pool` is missing").help(help).key("pool"),
-            );
-            return None;
-        };
+        let named = value::required(mapping, "pool", entry, help, report)?;
         Some((named, self.pools.find(named, report)?))
     }
 

@@ -43,8 +43,7 @@ pub fn read<'a>(
     let top = Place { source, line: 1, column: 1, start: 0, end: 0 };
     if text.len() > LARGEST {
         let message = format!("the file {TOO_LARGE}");
-        report.push(Diagnostic::error(top, message).help(SPLIT));
-        return None;
+        return report.reject(Diagnostic::error(top, message).help(SPLIT));
     }
     let mut lines = (1..).zip(text.split('\n'));
     if let Some((line, _)) = lines.find(|(_, text)| text.len() > LONGEST_LINE) {
@@ -56,8 +55,7 @@ pub fn read<'a>(
     let mut documents = match raw::parse(text, *most_values) {
         Ok(documents) => documents.into_iter(),
         Err(error) => {
-            report.push(reader.syntax(&error));
-            return None;
+            return report.reject(reader.syntax(&error));
         }
     };
     let first = documents.next().map(|mut root| {

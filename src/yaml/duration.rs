@@ -96,8 +96,7 @@ pub fn read(entry: &Entry<'_>, bounds: Bounds, report: &mut Report<'_>) -> Optio
         }
         _ => (format!("`{key}` is {}", entry.node.kind()), HELP.into()),
     };
-    report.push(value::wrong(entry, message).help(help));
-    None
+    report.reject(value::wrong(entry, message).help(help))
 }
 
 /// Reads how long leases last, from `lease_ttl`.

@@ -12,18 +12,16 @@ use std::collections::HashMap;
 pub fn read(entry: &Entry<'_>, example: &str, report: &mut Report<'_>) -> Option<Vec<String>> {
     let key = &entry.key;
     let Value::List(items) = &entry.node.value else {
-        report.push(
+        return report.reject(
             value::wrong(entry, format!("`{key}` is {}, not a list", entry.node.kind()))
                 .help(format!("write `{key}: {example}`")),
         );
-        return None;
     };
     if items.is_empty() {
-        report.push(
+        return report.reject(
             value::wrong(entry, format!("`{key}` is empty"))
                 .help(format!("write `{key}: {example}`, or remove it")),
         );
-        return None;
     }
     let mut places: HashMap<String, Place> = HashMap::new();
     let mut names = Vec::new();
@@ -63,8 +61,7 @@ fn name(key: &str, item: &Node<'_>, example: &str, report: &mut Report<'_>) -> O
         Err(NoText::Parts) => (format!("is {}", item.kind()), write),
         Err(NoText::TooLong) => (value::too_long(), value::SHORTER.to_owned()),
     };
-    report.push(
+    report.reject(
         Diagnostic::error(item.place(), format!("an item of `{key}` {is}")).help(help).key(key),
-    );
-    None
+    )
 }

@@ -102,6 +102,16 @@ impl<'a> Mapping<'a> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// What the value of a key says, by its reader; `default` where the key is left out. `None` where it is wrong.
+    pub fn read_or<T>(
+        &self,
+        key: &str,
+        default: T,
+        read: impl FnOnce(&Entry<'a>) -> Option<T>,
+    ) -> Option<T> {
+        self.get(key).map_or(Some(default), read)
+    }
+
     /// The entries whose keys are among these, in the order in which they were written.
     pub fn among(&self, keys: impl Fn(&str) -> bool) -> impl Iterator<Item = &Entry<'a>> {
         self.entries.iter().filter(move |entry| keys(&entry.key))

@@ -28,36 +28,17 @@ const FASTEST: u128 = u32::MAX as u128;
 /// Reads a rate: `100/s`, or `{tokens: 100, per: 30s}`.
 pub fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Rate> {
     let rate = match &entry.node.value {
-        Value::Mapping(mapping) => rate_of_parts(entry, mapping, report)?,
-        Value::Text(text) => match rate_of_text(text) {
-            Ok(rate) => rate,
-            Err(wrong) => {
-                let (message, help) = wrong;
-                report.push(value::wrong(entry, message).help(help));
-                return None;
-            }
-        },
+        Value::Mapping(mapping) => Ok(rate_of_parts(entry, mapping, report)?),
+        Value::Text(text) => rate_of_text(text),
         Value::Integer(_) => {
-            let number = entry.node.literal;
-            report.push(
-                value::wrong(entry, "`rate` has no unit of time")
-                    .help(format!("write {} for a rate per second", shown(&format!("{number}/s")))),
-            );
-            return None;
+            let fix = shown(&format!("{}/s", entry.node.literal));
+            let help = format!("write {fix} for a rate per second");
+            Err(("`rate` has no unit of time".into(), help))
         }
-        _ => {
-            let message = format!("`rate` is {}", entry.node.kind());
-            report.push(value::wrong(entry, message).help(HELP));
-            return None;
-        }
+        _ => Err((format!("`rate` is {}", entry.node.kind()), HELP.into())),
     };
-    match within_bounds(rate) {
-        Ok(rate) => Some(rate),
-        Err((message, help)) => {
-            report.push(value::wrong(entry, message).help(help));
-            None
-        }
-    }
+    let wrong = |(message, help): (String, String)| value::wrong(entry, message).help(help);
+    rate.and_then(within_bounds).map_err(|error| report.push(wrong(error))).ok()
 }
 
 /// A rate as a rule file writes it in a word: `100/s`.

@@ -10,7 +10,7 @@ use std::ops::Range;
 const MOST: usize = 500;
 
 /// How far from its beginning and end the line around a place is looked for, in bytes. A longer line
-/// is no help to anybody, and its place is named without it.
+/// does not help, and its place is named without it.
 const LONGEST_LINE: usize = 1_000;
 
 /// Renders diagnostics. `left_out` were found and not kept.

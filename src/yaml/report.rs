@@ -53,6 +53,12 @@ impl<'a> Report<'a> {
         self.diagnostics.push(diagnostic);
     }
 
+    /// The same of a value that cannot be used: there is none then.
+    pub fn reject<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
+        self.push(diagnostic);
+        None
+    }
+
     /// The same of an error that takes a while to be put into words.
     pub fn error_with(&mut self, error: impl FnOnce() -> Diagnostic) {
         if self.errors >= MOST_OF_A_SEVERITY {

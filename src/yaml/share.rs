@@ -31,8 +31,7 @@ pub fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
         Value::Integer(_) | Value::Float(_) => node.literal.trim_matches(['"', '\'']),
         _ => {
             let message = format!("`{key}` is {}, not a share", node.kind());
-            report.push(value::wrong(entry, message).help(HELP));
-            return None;
+            return report.reject(value::wrong(entry, message).help(HELP));
         }
     };
     let wrong = match parts(text) {
@@ -53,8 +52,7 @@ pub fn read(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
             "write at most four digits behind the point of a percentage, or six without `%`".into(),
         ),
     };
-    report.push(value::wrong(entry, message).help(help));
-    None
+    report.reject(value::wrong(entry, message).help(help))
 }
 
 /// A share as a text says it: `80 %`.

@@ -17,7 +17,7 @@ pub type Key = (&'static str, &'static str);
 pub struct Table {
     /// What it is called in a sentence. No other table has this name.
     pub name: &'static str,
-    /// Where its keys go, for somebody who put one elsewhere.
+    /// Where its keys go, for the help on one that is elsewhere.
     pub place: &'static str,
     /// The name of the table whose keys are the likeliest to be put here by mistake.
     pub near: Option<&'static str>,

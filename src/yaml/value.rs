@@ -29,8 +29,7 @@ pub fn name_or_nothing(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Opt
         }
         Err(NoText::TooLong) => (too_long(), SHORTER.to_owned()),
     };
-    report.push(wrong(entry, format!("`{key}` {is}")).help(help));
-    None
+    report.reject(wrong(entry, format!("`{key}` {is}")).help(help))
 }
 
 /// Why a value is no text that names something.
@@ -72,25 +71,22 @@ pub fn name(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
 pub fn prose(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<String> {
     let key = &entry.key;
     let Value::Text(text) = &entry.node.value else {
-        report.push(
+        return report.reject(
             wrong(entry, format!("`{key}` is {}, not text", entry.node.kind()))
                 .help(format!("write the text in quotes: {}", quoted(entry))),
         );
-        return None;
     };
     if text.trim().is_empty() {
-        report.push(
+        return report.reject(
             wrong(entry, format!("`{key}` is empty"))
                 .help("write what a refused caller should read, or remove it"),
         );
-        return None;
     }
     if text.chars().any(|it| it.is_control() && it != '\n' && it != '\t') {
-        report.push(
+        return report.reject(
             wrong(entry, format!("`{key}` has control characters in it"))
                 .help("remove them; line breaks and tabs are fine"),
         );
-        return None;
     }
     short_enough(entry, text, report).then(|| text.clone().into_owned())
 }
@@ -111,8 +107,7 @@ pub fn flag(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<bool> {
         }
         _ => format!("write `{key}: true` or `{key}: false`"),
     };
-    report.push(wrong(entry, format!("`{key}` is {}, not true or false", node.kind())).help(help));
-    None
+    report.reject(wrong(entry, format!("`{key}` is {}, not true or false", node.kind())).help(help))
 }
 
 /// A flag that may be left out.
@@ -148,8 +143,7 @@ pub fn whole(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
         }
         _ => (format!("`{key}` is {}, not a number", node.kind()), RANGE.into()),
     };
-    report.push(wrong(entry, message).help(help));
-    None
+    report.reject(wrong(entry, message).help(help))
 }
 
 /// One of a few words.
@@ -172,8 +166,7 @@ pub fn one_of<'a>(
     let meant = meant.map(|word| format!("did you mean `{word}`?\n")).unwrap_or_default();
     let one_of = if words.len() > 1 { "one of " } else { "" };
     let words = listed(words).replace(" and ", " or ");
-    report.push(wrong(entry, message).help(format!("{meant}write {one_of}{words}")));
-    None
+    report.reject(wrong(entry, message).help(format!("{meant}write {one_of}{words}")))
 }
 
 /// The mapping that a key must have.
@@ -186,11 +179,10 @@ pub fn mapping<'a, 'b>(
     if let Value::Mapping(mapping) = &node.value {
         return Some(mapping);
     }
-    report.push(
+    report.reject(
         wrong(entry, format!("`{key}` is {}, not a mapping", node.kind()))
             .help(format!("write `{key}: {example}`")),
-    );
-    None
+    )
 }
 
 /// The mapping that a key must have, with the keys of a table. Others are reported.
@@ -205,6 +197,22 @@ pub fn table<'a, 'b>(
     Some(mapping)
 }
 
+/// The entry that a mapping must have under a key. It is missing at `of`, the key of the mapping.
+pub fn required<'a, 'b>(
+    mapping: &'b Mapping<'a>,
+    key: &str,
+    of: &Entry<'_>,
+    help: impl Into<String>,
+    report: &mut Report<'_>,
+) -> Option<&'b Entry<'a>> {
+    let found = mapping.get(key);
+    if found.is_none() {
+        let message = format!("`{key}` is missing");
+        report.push(Diagnostic::error(of.key_place, message).help(help).key(key));
+    }
+    found
+}
+
 /// The list that a key must have.
 pub fn list<'a, 'b>(
     entry: &'b Entry<'a>,
@@ -215,17 +223,23 @@ pub fn list<'a, 'b>(
     if let Value::List(items) = &node.value {
         return Some(items);
     }
-    report.push(
+    report.reject(
         wrong(entry, format!("`{key}` is {}, not a list", node.kind())).help(format!(
             "write `{key}:` and below it items that begin with `- `, as in {example}"
         )),
-    );
-    None
+    )
 }
 
 /// An error about a value.
 pub fn wrong(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error(entry.place(), message).key(&entry.key)
+}
+
+/// A warning about a limit that refuses everything.
+pub fn refuses_everything(entry: &Entry<'_>, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::warning(entry.place(), message)
+        .help("leave it if nobody is to pass; otherwise write a number above 0")
+        .key(&entry.key)
 }
 
 /// A number or boolean as it was written.

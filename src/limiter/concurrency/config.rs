@@ -3,7 +3,7 @@
 use super::Limit;
 use crate::{
     limiter::config::{Configuration, Configured, Context},
-    yaml::{Diagnostic, Entry, Report, Table, duration, value},
+    yaml::{Report, Table, duration, value},
 };
 
 const TABLE: Table = Table {
@@ -17,31 +17,17 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
-    const SUMMARY: &'static str = "So many requests in flight.";
     const EXAMPLE: &'static str = "{max: 20, lease_ttl: 60s}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
-    fn read(
-        entry: &Entry<'_>,
-        context: &Context<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
+    fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let term = duration::lease_ttl(mapping, report);
-        let Some(most) = mapping.get("max") else {
-            report.push(
-                Diagnostic::error(entry.key_place, "`max` is missing")
-                    .help("say how many requests may be in flight: `concurrency: {max: 20}`")
-                    .key("max"),
-            );
-            return None;
-        };
+        let help = "say how many requests may be in flight: `concurrency: {max: 20}`";
+        let most = value::required(mapping, "max", context.entry, help, report)?;
         let max = value::whole(most, report)?;
-        let refuses = (max == 0).then(|| {
-            Diagnostic::warning(most.place(), "`max: 0` refuses everything")
-                .help("leave it if nobody is to pass; otherwise write a number above 0")
-                .key("max")
-        });
+        let refuses =
+            (max == 0).then(|| value::refuses_everything(most, "`max: 0` refuses everything"));
         let limit = Self { max, term, weighs_hits: context.weighs_hits };
         Some(Configuration { refuses, ..Configuration::of(limit) })
     }

@@ -7,7 +7,7 @@ use crate::{
         pool::{self, Pool},
         scope::Located,
     },
-    yaml::{Entry, Report, Table, value},
+    yaml::{Report, Table, value},
 };
 
 const TABLE: Table = Table {
@@ -21,19 +21,14 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
-    const SUMMARY: &'static str = "A share of a pool kept for critical requests.";
     const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
-    fn read(
-        entry: &Entry<'_>,
-        context: &Context<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
+    fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
         let critical = value::flag_or(mapping, "critical", false, report);
         let help = "say of which pool the requests take slots: `fleet: {pool: api}`";
-        let (_, Located { pool, .. }) = context.scope.pool(entry, mapping, help, report)?;
+        let (_, Located { pool, .. }) = context.scope.pool(context.entry, mapping, help, report)?;
         let Pool { name, capacity, reserved_parts, term, utilization } = pool.clone();
         let capacity = match capacity {
             pool::Capacity::Slots(slots) => Capacity::Slots(slots),

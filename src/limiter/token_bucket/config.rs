@@ -33,30 +33,15 @@ const LEAST_SHARE: (u32, &str) = (1_000, "0.1%");
 const MOST_SHARE: (u32, &str) = (500_000, "50%");
 
 impl Configured for Limit {
-    const SUMMARY: &'static str = "So many requests per second.";
     const EXAMPLE: &'static str = "{rate: 100/s, burst: 500}";
-    const TABLES: &'static [&'static Table] = &[&TABLE, &GRANTS, &rate::TABLE];
+    const TABLES: &'static [&'static Table] = &[&TABLE, &GRANTS];
 
-    fn read(
-        entry: &Entry<'_>,
-        context: &Context<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
-        let burst = match mapping.get("burst") {
-            Some(entry) => value::whole(entry, report).map(Some),
-            None => Some(None),
-        };
-        let Some(rate) = mapping.get("rate") else {
-            report.push(
-                Diagnostic::error(entry.key_place, "`rate` is missing")
-                    .help(rate::HELP)
-                    .key("rate"),
-            );
-            return None;
-        };
+    fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
+        let burst = mapping.read_or("burst", None, |entry| value::whole(entry, report).map(Some));
+        let rate = value::required(mapping, "rate", context.entry, rate::HELP, report);
         let grants = mapping.get("grants").map(|entry| read_grants(entry, report));
-        let (rate, burst) = (rate::read(rate, report)?, burst?);
+        let (rate, burst) = (rate::read(rate?, report)?, burst?);
         let refuses = refuses(mapping, rate, burst);
         let grants = grants.flatten();
         if grants.is_some() {
@@ -77,23 +62,16 @@ fn refuses(mapping: &Mapping<'_>, rate: Rate, burst: Option<u32>) -> Option<Diag
         (_, Some(0)) => (mapping.get("burst")?, "`burst: 0` refuses everything"),
         _ => return None,
     };
-    Some(
-        Diagnostic::warning(entry.place(), message)
-            .help("leave it if nobody is to pass; otherwise write a number above 0")
-            .key(&entry.key),
-    )
+    Some(value::refuses_everything(entry, message))
 }
 
 fn read_grants(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<Grants> {
     let mapping = value::table(entry, &GRANTS, "{share: 5%, max_age: 100ms}", report)?;
-    let share_parts = match mapping.get("share") {
-        Some(entry) => read_share(entry, report),
-        None => Some(Grants::DEFAULT.share_parts),
-    };
-    let max_age_us = match mapping.get("max_age") {
-        Some(entry) => duration::read(entry, duration::GRANT, report),
-        None => Some(Grants::DEFAULT.max_age_us.into()),
-    };
+    let Grants { share_parts, max_age_us } = Grants::DEFAULT;
+    let share_parts = mapping.read_or("share", share_parts, |entry| read_share(entry, report));
+    let max_age_us = mapping.read_or("max_age", max_age_us.into(), |entry| {
+        duration::read(entry, duration::GRANT, report)
+    });
     Some(Grants { share_parts: share_parts?, max_age_us: max_age_us?.try_into().ok()? })
 }
 
@@ -107,8 +85,7 @@ fn read_share(entry: &Entry<'_>, report: &mut Report<'_>) -> Option<u32> {
     } else {
         return Some(parts);
     };
-    report.push(value::wrong(entry, message).help(text));
-    None
+    report.reject(value::wrong(entry, message).help(text))
 }
 
 /// Reports `overdraw` beside a bucket with grants.

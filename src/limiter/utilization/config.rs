@@ -22,17 +22,12 @@ const TABLE: Table = Table {
 };
 
 impl Configured for Limit {
-    const SUMMARY: &'static str = "By class, while workers are too busy.";
     const EXAMPLE: &'static str = "{pool: api}";
     const TABLES: &'static [&'static Table] = &[&TABLE];
 
-    fn read(
-        entry: &Entry<'_>,
-        context: &Context<'_>,
-        report: &mut Report<'_>,
-    ) -> Option<Configuration<Self>> {
-        let mapping = value::table(entry, &TABLE, Self::EXAMPLE, report)?;
-        let scope = &context.scope;
+    fn read(context: &Context<'_>, report: &mut Report<'_>) -> Option<Configuration<Self>> {
+        let mapping = value::table(context.entry, &TABLE, Self::EXAMPLE, report)?;
+        let Context { entry, scope, .. } = context;
         let class = scope.named(mapping.get("class"), report);
         let callers = callers(mapping, scope, report);
         let help = "say whose workers must not be too busy: `utilization: {pool: api}`";
@@ -40,7 +35,7 @@ impl Configured for Limit {
         let utilization = pool.utilization.as_ref().filter(|it| !it.shed.is_empty());
         let Some(Utilization { settings, shed }) = utilization else {
             let name = shown(&pool.name);
-            report.push(
+            return report.reject(
                 value::wrong(named, format!("the pool {name} has no classes to shed"))
                     .help(format!(
                         "list them in the pool, what is given up first in front: \
@@ -48,7 +43,6 @@ impl Configured for Limit {
                     ))
                     .related(place, "add `shed` here"),
             );
-            return None;
         };
         let (class, callers) = (class?, callers?);
         check_class(mapping.get("class").unwrap_or(entry), class, shed, report);
@@ -98,7 +92,7 @@ fn check_class(entry: &Entry<'_>, class: &Step<'_>, shed: &[String], report: &mu
     );
 }
 
-/// Warns of entries that tell nobody apart: those that are always the same, and the class, of which the
+/// Warns of entries that do not tell callers apart: those that are always the same, and the class, of which the
 /// requests are dropped all or none then.
 fn check_callers(
     entry: &Entry<'_>,

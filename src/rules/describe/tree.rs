@@ -156,6 +156,7 @@ fn what(rule: &Rule, shared: bool, here: &Above<'_>) -> String {
         (shared, "shared"),
         (is_limit(rule, Limit::overdraw), "overdraw"),
         (is_limit(rule, Limit::weighs_hits), "weight: hits"),
+        (is_limit(rule, |limit| limit.properties().may_delay), "delays Acquire, not Envoy"),
     ];
     for (_, mark) in marks.into_iter().filter(|(is_set, _)| *is_set) {
         let _ = write!(what, " [{mark}]");

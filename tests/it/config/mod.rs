@@ -10,14 +10,25 @@ mod mistake;
 mod rendering;
 mod utilization;
 
-use tollgate::config::{Loaded, Options, Source, parse};
+use tollgate::{
+    config::{Loaded, Options, Source, parse},
+    limiter::NAMES,
+};
 
 /// Parses files called `1.yaml`, `2.yaml` and so on.
 fn parse_all(texts: &[&str]) -> Loaded {
     parse(sources(texts), &Options::default())
 }
 
-/// The same, with their domains joined.
+/// A text with the list of all limiters left out, so that it is the same when there is another one.
+fn without_limiters(text: &str) -> String {
+    text.replace(
+        &NAMES.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+        "[the limiters]",
+    )
+}
+
+/// As [`parse_all`], with their domains joined.
 fn merge_all(texts: &[&str]) -> Loaded {
     parse(sources(texts), &Options { merge_domains: true })
 }

@@ -1,10 +1,10 @@
 //! What people and programs get to see.
 
-use super::{descriptor, merge_all, parse_all};
+use super::{descriptor, merge_all, parse_all, without_limiters};
 use insta::assert_snapshot;
 
 fn render(text: &str) -> String {
-    parse_all(&[text]).render(false)
+    without_limiters(&parse_all(&[text]).render(false))
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn an_unknown_key_is_shown_with_what_was_meant() {
       |     ^^^^^^^^^
       |
       = help: did you mean `rate_limit`?
-              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `utilization`, `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
+              a descriptor takes `key`, `value`, `rate_limit`, [the limiters], `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
@@ -162,7 +162,7 @@ fn columns_count_characters() {
       |                            ^^^^^
       |
       = help: did you mean `value`?
-              a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `utilization`, `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
+              a descriptor takes `key`, `value`, `rate_limit`, [the limiters], `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
@@ -182,7 +182,7 @@ fn a_long_line_is_not_shown() {
     error: unknown key `valeu` in a descriptor
     --> 1.yaml:2:3023
      = help: did you mean `value`?
-             a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `utilization`, `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
+             a descriptor takes `key`, `value`, `rate_limit`, [the limiters], `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 

@@ -1,7 +1,7 @@
 //! Mistakes of shedders, and of what their pools say.
 
 use super::check;
-use crate::config::parse_all;
+use crate::config::{parse_all, without_limiters};
 use insta::assert_snapshot;
 use tollgate::config::{Loaded, Severity};
 
@@ -238,7 +238,7 @@ fn what_is_wrong_above_is_said_once() {
 
 #[test]
 fn keys_that_belong_to_the_other_utilization_are_told_where() {
-    let help = |text: &str| parse_all(&[text]).diagnostics[0].help.clone();
+    let help = |text: &str| without_limiters(&parse_all(&[text]).diagnostics[0].help);
     assert_snapshot!(help(&file(SHEDS, "utilization: {pool: api, shed: [a]}")), @r"
     `shed` goes in the `utilization` of the pool, under `pools`
     `utilization` takes `pool`, `class` and `shed_by`
@@ -253,7 +253,7 @@ fn keys_that_belong_to_the_other_utilization_are_told_where() {
     ");
     assert_snapshot!(help(&file(SHEDS, "class: class")), @r"
     `class` goes inside `utilization`, beside `key`
-    a descriptor takes `key`, `value`, `rate_limit`, `token_bucket`, `concurrency`, `fleet`, `utilization`, `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
+    a descriptor takes `key`, `value`, `rate_limit`, [the limiters], `utilization_report`, `limits`, `descriptors`, `share_threshold`, `value_to_metric`, `name`, `enabled`, `overdraw`, `shadow_mode`, `quota_mode`, `detailed_metric`, `metadata`, `on_store_failure`, `message`, `weight` and `lease_header`
     ");
 }
 
