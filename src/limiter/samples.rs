@@ -115,6 +115,11 @@ pub(crate) fn counts(numbers: &[u64]) -> Vec<u8> {
     doubles(numbers.iter().map(|number| *number as f64))
 }
 
+/// The longest delay that a caller accepts, in microseconds.
+pub(crate) fn any_delay_us() -> BoxedStrategy<u64> {
+    prop_oneof![Just(0), 1..=1000_u64, 1..=100_000_000_u64, Just(u64::MAX)].boxed()
+}
+
 /// A count that a state may hold.
 pub(crate) fn any_count() -> BoxedStrategy<u64> {
     prop_oneof![0..=10_u64, 0..=1_u64 << 32, 0..=1_u64 << 53, Just(1_u64 << 53)].boxed()

@@ -1,7 +1,10 @@
 //! What holds of every limiter on the list: of all rates the same promises, and of all limiters that a state is read as
 //! it was written.
 
-use super::{Cost, Limit, State, Wait, samples::Samples};
+use super::{
+    Checked, Cost, Limit, State, Wait,
+    samples::{Samples, any_delay_us},
+};
 use crate::{
     clock::Timestamp,
     key::{Key, Path},
@@ -31,7 +34,10 @@ fn for_all<T: Debug>(
     values: impl Strategy<Value = T>,
     holds: impl Fn(T) -> Result<(), TestCaseError>,
 ) {
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) };
+    let usual = ProptestConfig::default();
+    // More with PROPTEST_CASES.
+    let cases = usual.cases.max(1000);
+    let config = ProptestConfig { failure_persistence: None, cases, ..usual };
     TestRunner::new(config)
         .run(&values, holds)
         .unwrap_or_else(|failure| panic!("{limiter}: {failure}"));
@@ -96,14 +102,18 @@ impl World {
         Self { limit: *limit, state: state.clone(), now: START }
     }
 
+    fn check(&self, cost: Cost) -> Checked<State> {
+        self.limit.check(self.state.as_ref(), self.now, cost)
+    }
+
     /// When a cost would pass, as things are.
     fn would(&self, cost: Cost) -> Option<Wait> {
-        self.limit.check(self.state.as_ref(), self.now, cost).over
+        self.check(cost).over
     }
 
     /// The same, and the state is what the cost leaves.
     fn ask(&mut self, cost: Cost) -> Option<Wait> {
-        let checked = self.limit.check(self.state.as_ref(), self.now, cost);
+        let checked = self.check(cost);
         self.state = checked.state.or(self.state.take());
         checked.over
     }
@@ -145,8 +155,7 @@ fn a_peek_passes_where_a_cost_of_one_would() {
             if !world.limit.is_applied_if_refused(one) {
                 prop_assert_eq!(peek, world.would(one));
             }
-            let peeked = world.limit.check(world.state.as_ref(), world.now, Cost::Peek).state;
-            prop_assert_eq!(peeked, None, "a peek changes nothing");
+            prop_assert_eq!(world.check(Cost::Peek).state, None, "a peek changes nothing");
             Ok(())
         })
     });
@@ -199,6 +208,82 @@ fn a_stated_wait_is_true() {
             }
             Ok(())
         })
+    });
+}
+
+#[test]
+fn a_request_is_delayed_for_as_long_as_it_accepts_or_refused() {
+    for rate in Samples::of_rates() {
+        let found = (any_history(&rate), any_delay_us());
+        for_all(rate.name, found, |(history, most_us)| {
+            at_each_event(&history, |world, cost| {
+                let plain = world.check(cost);
+                let limit = world.limit.within(most_us);
+                let restricted = World { limit, ..world.clone() };
+                let found = restricted.check(cost);
+                prop_assert_eq!(restricted.remaining(), world.remaining());
+                prop_assert!(plain.delay_us == 0 || limit.properties().may_delay);
+                prop_assert!(plain.delay_us == 0 || plain.over.is_none());
+                prop_assert!(found.delay_us <= most_us);
+                if plain.over.is_some() || plain.delay_us <= most_us {
+                    prop_assert_eq!(
+                        (found.over.is_some(), found.delay_us),
+                        (plain.over.is_some(), plain.delay_us)
+                    );
+                    prop_assert_eq!(found.state, plain.state);
+                } else {
+                    prop_assert!(found.state.is_none(), "it is refused, and takes nothing");
+                    let Some(Wait::Micros(wait_us)) = found.over else {
+                        return Err(TestCaseError::fail("it would pass some time"));
+                    };
+                    prop_assert_eq!(restricted.after(wait_us).would(cost), None);
+                    let before_us = wait_us.checked_sub(1 + rate.wait_is_longer_by_us);
+                    let before = before_us.map(|before_us| restricted.after(before_us));
+                    prop_assert!(before.is_none_or(|before| before.would(cost).is_some()));
+                }
+                Ok(())
+            })
+        });
+    }
+}
+
+/// Without refunds in between: what was not charged takes nothing back.
+#[test]
+fn a_charge_that_is_given_back_leaves_no_more_than_if_it_had_never_been() {
+    for_each_rate(|_, history| {
+        let is_refund = |(_, cost): &&Event| matches!(cost, Cost::Refund(_));
+        // A state in other units is rounded when it is first written.
+        let mut with = World { state: None, ..World::new(history) };
+        let mut without = with.clone();
+        let mut charge = None;
+        for (step_us, cost) in history.2.iter().filter(|event| !is_refund(event)) {
+            with.now = with.now + *step_us;
+            without.now = with.now;
+            match (charge, cost) {
+                // The first that is charged is the one that is given back.
+                (None, Cost::Take(amount)) => {
+                    if with.ask(*cost).is_none() {
+                        charge = Some((*amount, with.now));
+                    }
+                }
+                // Both admit the same, or what is left cannot be compared.
+                (Some(_), Cost::Take(_)) if with.would(*cost).is_some() => {}
+                (_, cost) => {
+                    with.ask(*cost);
+                    without.ask(*cost);
+                }
+            }
+            let Some(charge) = charge else { continue };
+            let state = with.state.as_ref();
+            let credited = state.and_then(|state| with.limit.credit(state, with.now, charge));
+            let Some(state) = credited else { continue };
+            let credited = World { state: Some(state), ..with.clone() };
+            prop_assert!(credited.remaining() >= with.remaining());
+            // A limit that counts time in steps begins them with what is charged first.
+            let a_little_later = without.after(with.limit.arrives_in_us(1));
+            prop_assert!(credited.remaining() <= a_little_later.remaining());
+        }
+        Ok(())
     });
 }
 

@@ -5,6 +5,7 @@
 mod batch;
 mod grant;
 mod history;
+mod refund;
 mod shadow;
 mod stored;
 mod support;

@@ -102,7 +102,7 @@ fn refunds(asks: &Asks, now_us: i64) -> Vec<Refund> {
 
 impl World {
     /// Takes over what has become of buckets.
-    fn change(&mut self, keys: &[Key], changes: Vec<Option<Change>>, now: Timestamp) {
+    pub(super) fn change(&mut self, keys: &[Key], changes: Vec<Option<Change>>, now: Timestamp) {
         for (slot, change) in changes.into_iter().enumerate() {
             match change {
                 Some(Change::Written(kept)) => {

@@ -11,7 +11,7 @@ use crate::{
     },
     limiter::{
         self, Cost, Limit, State,
-        samples::{Samples, any_instant_us, any_limit},
+        samples::{Samples, any_delay_us, any_instant_us, any_limit},
     },
     verdict::{Check, Question},
     worker::{
@@ -57,6 +57,8 @@ pub(super) struct Asking {
     pub(super) name: usize,
     limit: Limit,
     cost: Cost,
+    /// The longest delay that the caller accepts, in microseconds.
+    most_delay_us: Option<u64>,
     shadow_mode: bool,
     quota_mode: bool,
 }
@@ -126,7 +128,9 @@ impl What {
     pub(super) fn question(&self) -> Option<Question> {
         let Self::Ask(asked, taking) = self else { return None };
         let mut question = Question::default();
-        for Asking { name, limit, cost, shadow_mode, quota_mode } in asked.iter().cloned() {
+        for asking in asked.iter().cloned() {
+            let Asking { name, limit, cost, most_delay_us, shadow_mode, quota_mode } = asking;
+            let limit = most_delay_us.map_or(limit, |most_us| limit.within(most_us));
             let mut slot = |limiter: &str| {
                 let key = key(limiter, name);
                 let found = question.keys.iter().position(|known| *known == key);
@@ -173,11 +177,13 @@ fn any_cost(amount: u32) -> impl Strategy<Value = Cost> {
 pub(super) fn any_check(limits: impl Strategy<Value = Limit>) -> impl Strategy<Value = Asking> {
     limits.prop_flat_map(|limit| {
         let modes = (prop::bool::weighted(0.2), prop::bool::weighted(0.3));
-        (0..NAMES, any_cost(limit.amount().unwrap_or(10)), modes).prop_map(
-            move |(name, cost, modes)| Asking {
+        let most_delay_us = prop::option::weighted(0.3, any_delay_us());
+        (0..NAMES, any_cost(limit.amount().unwrap_or(10)), modes, most_delay_us).prop_map(
+            move |(name, cost, modes, most_delay_us)| Asking {
                 name,
                 limit,
                 cost,
+                most_delay_us,
                 shadow_mode: modes.0,
                 quota_mode: modes.1,
             },
