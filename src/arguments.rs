@@ -203,11 +203,12 @@ pub(crate) struct Setting {
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<String>,
 
-    /// How many at once: what a bucket holds. Without it, what one period brings.
+    /// How many at once: what a bucket holds (without it, what one period brings), or the queue of a leaky bucket
+    /// (without it, that of the rule).
     #[arg(long, value_name = "TOKENS", requires = "rate")]
     pub(crate) burst: Option<u32>,
 
-    /// How many in all, for a limit without a rate: requests in flight.
+    /// How many in all, for a limit without a rate: requests in flight, or in a window.
     #[arg(long, value_name = "REQUESTS", conflicts_with = "rate")]
     pub(crate) max: Option<u32>,
 

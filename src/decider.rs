@@ -192,8 +192,9 @@ impl Decider {
         if changed.is_empty() {
             return;
         }
-        let needs =
-            |limit: &Limit, state: &State| Some((limit.expires_at(state)?, limit.refill_us()));
+        let needs = |limit: &Limit, state: &State| {
+            Some((limit.expires_at(state)?, limit.refill_us_of(state)))
+        };
         memory.extend_all(|key, state| match state {
             state if !state.is_of_rate() => None,
             state if key.is_hashed() => {

@@ -7,7 +7,7 @@ pub const WHOLE_PARTS: u32 = 1_000_000;
 
 /// A unit of time with a name of its own.
 ///
-/// Months count 30 days and years 365: limits refill continuously and know no calendar.
+/// Months count 30 days and years 365, as of a rate. Windows of the calendar have its lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unit {
     /// One second.

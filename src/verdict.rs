@@ -497,7 +497,7 @@ impl<'a> Working<'a> {
     fn write(&self, slot: usize, state: State) -> Write {
         let fresh = self
             .limits(slot)
-            .filter_map(|limit| Some((limit.expires_at(&state)?, limit.refill_us())));
+            .filter_map(|limit| Some((limit.expires_at(&state)?, limit.refill_us_of(&state))));
         let kept = fresh.max_by_key(|(fresh_at, _)| *fresh_at);
         match kept {
             Some((fresh_at, refill_us)) if state.is_of_rate() => {
@@ -509,8 +509,9 @@ impl<'a> Working<'a> {
     }
 
     fn extension(&self, slot: usize, state: State, now: Timestamp) -> Option<Write> {
-        let full =
-            self.limits(slot).map(|limit| (limit.full_in_us(Some(&state), now), limit.refill_us()));
+        let full = self
+            .limits(slot)
+            .map(|limit| (limit.full_in_us(Some(&state), now), limit.refill_us_of(&state)));
         let (full_in_us, refill_us) = full.max_by_key(|(full_in_us, _)| *full_in_us)?;
         let kept = Some(Kept { state, fresh_at: now + full_in_us, refill_us });
         (full_in_us > 0).then_some(Write { slot, kept, is_extension: true })
@@ -658,7 +659,8 @@ fn never_passes(checks: &[Check], place: usize) -> bool {
     let mut state: Option<State> = None;
     let mut over = None;
     for check in checks.iter().take(place + 1).filter(|check| check.slot == this.slot) {
-        let checked = check.limit.check(state.as_ref(), now, check.cost);
+        // How long the caller would wait for a delay is another matter.
+        let checked = check.limit.within(u64::MAX).check(state.as_ref(), now, check.cost);
         state = checked.state.or(state);
         over = checked.over;
     }

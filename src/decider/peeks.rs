@@ -39,11 +39,14 @@ impl Peeks {
     /// it is refused although something is left, and a peek has passed before.
     pub(super) fn note(&self, check: &Check, outcome: &Outcome, key: &Key) -> bool {
         match check.cost {
-            Cost::Peek if outcome.over.is_none() && is_without_overdraw(check) => {
-                self.keep(key);
+            Cost::Peek if is_without_overdraw(check) => {
+                match outcome.over {
+                    None => self.keep(key),
+                    Some(_) => self.forget(key),
+                }
                 false
             }
-            Cost::Take(cost) if check.is_charge() && leaves_some(check, outcome, cost) => {
+            Cost::Take(cost) if is_without_overdraw(check) && leaves_some(check, outcome, cost) => {
                 self.knows(key)
             }
             _ => false,
@@ -60,6 +63,14 @@ impl Peeks {
             && place.load(Ordering::Relaxed) != hash
         {
             place.store(hash, Ordering::Relaxed);
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let Some(places) = self.places.get() else { return };
+        let hash = self.hash(key);
+        if let Some(place) = place(places, hash).filter(|it| it.load(Ordering::Relaxed) == hash) {
+            place.store(0, Ordering::Relaxed);
         }
     }
 
@@ -80,12 +91,16 @@ fn place(places: &[AtomicU64], hash: u64) -> Option<&AtomicU64> {
 }
 
 fn is_without_overdraw(check: &Check) -> bool {
-    check.limit.is_rate_limit() && !check.limit.overdraw()
+    check.limit.properties().may_be_overdrawn && !check.limit.overdraw()
 }
 
 /// Whether a refused cost leaves a token there, so that a peek passes.
 fn leaves_some(check: &Check, outcome: &Outcome, cost: u64) -> bool {
     let limit = &check.limit;
+    if outcome.over.is_some() && limit.arrives_in_us(1) == 0 {
+        // What is missing does not say what is left; but the last peek has passed.
+        return cost > 1;
+    }
     match outcome.over {
         None => false,
         // All but one of its tokens, or fewer, are missing.

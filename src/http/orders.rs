@@ -207,12 +207,8 @@ impl Setting {
             }
             (None, None, max @ Some(_)) => Ok(limiter::Setting { max, ..Default::default() }),
             (None, Some(_), _) => invalid("a burst wants a rate: say how fast it refills"),
-            (Some(_), _, Some(_)) => {
-                invalid("a limit has a rate, or a `max` of requests in flight, but not both")
-            }
-            (None, None, None) => {
-                invalid("say how much: a rate such as 500/s, or a `max` of requests in flight")
-            }
+            (Some(_), _, Some(_)) => invalid("a limit has a rate, or a `max`, but not both"),
+            (None, None, None) => invalid("say how much: a rate such as 500/s, or a `max`"),
         }
     }
 }

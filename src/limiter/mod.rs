@@ -264,6 +264,13 @@ impl Limit {
         of_each!(self, limit => Algorithm::refill_us(limit))
     }
 
+    /// The same at the pace at which what a state has used comes back; 0 where it is of another limiter.
+    pub fn refill_us_of(&self, state: &State) -> u64 {
+        of_each!(self, limit => {
+            own(limit, Some(state)).map_or(0, |state| Algorithm::refill_us_of(limit, state))
+        })
+    }
+
     /// When a state will equal that of a limit never used and may be forgotten; `None` where it does
     /// already, and where it is not of this limiter.
     pub fn expires_at(&self, state: &State) -> Option<Timestamp> {

@@ -117,6 +117,12 @@ pub trait Algorithm: Limiter {
     /// Microseconds in which a limit that is all used is whole again.
     fn refill_us(&self) -> u64;
 
+    /// The same at the pace at which what a state has used comes back: measured by this, the time until it expires says
+    /// how much of the limit is used. Of what comes back steadily, the two are the same.
+    fn refill_us_of(&self, _state: &Self::State) -> u64 {
+        self.refill_us()
+    }
+
     /// When a state will equal that of a limit never used and may be forgotten; `None` where it does already.
     fn expires_at(&self, state: &Self::State) -> Option<Timestamp>;
 

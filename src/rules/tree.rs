@@ -130,10 +130,10 @@ impl PlacedRule {
     }
 
     /// How many costs it refused that it should have charged, see [`Tally::not_charged`]; `None` where it takes
-    /// them with `overdraw`, or is no limit on a rate.
+    /// them with `overdraw`, or cannot.
     pub fn not_charged(&self) -> Option<u64> {
         let Kind::Limit(limit) = self.rule.kind else { return None };
-        let is_without_overdraw = limit.is_rate_limit() && !limit.overdraw();
+        let is_without_overdraw = limit.properties().may_be_overdrawn && !limit.overdraw();
         is_without_overdraw.then(|| self.tally.not_charged())
     }
 

@@ -7,7 +7,10 @@ use crate::{
     verdict::Check,
 };
 use std::{
-    sync::{Arc, Barrier},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -228,18 +231,23 @@ fn forgets_marks_before_it_forgets_what_is_in_flight() {
 fn threads_on_the_real_clock_get_nearly_all_of_the_rate_and_never_more() {
     let clock = crate::clock::Clock::monotonic();
     let store = Memory::new(1000);
-    // Once empty it takes a second to fill, so that no pause of the machine lets it overflow.
-    let (rate, burst) = (20_000, 20_000);
+    // Once empty it takes ten seconds to fill, so that no pause of the machine lets it overflow.
+    let (rate, burst) = (20_000, 200_000);
     let rate_limit = token_bucket::Limit::new(token_bucket::Rate::per(rate, Unit::Second), burst);
     let check = Check { limit: Limit::TokenBucket(rate_limit), ..take(1, Unit::Day, 1) };
     let begun = clock.now();
+    let is_over = AtomicBool::new(false);
     let hammer = || {
         let (mut admitted, mut refused) = (0, 0);
-        // Until it is empty, and then for half a second of the bucket's own time.
-        while refused == 0 || clock.now() - begun < SECOND / 2 {
+        // Until one of them has found it empty, and half a second of the bucket's own time is over. A thread that begins
+        // later than that ends at once.
+        while !is_over.load(Ordering::Relaxed) {
             let was_admitted = admits(&store, clock.now(), "hot", check);
             admitted += u64::from(was_admitted);
             refused += u64::from(!was_admitted);
+            if refused > 0 && clock.now() - begun > SECOND / 2 {
+                is_over.store(true, Ordering::Relaxed);
+            }
         }
         admitted
     };

@@ -138,15 +138,17 @@ impl Denials {
             let (Cost::Take(cost), true) = (check.cost, may_be_kept(check)) else { continue };
             match outcome.over {
                 // Under another limit it may pass.
-                None if !is_idle => self.forget_others(key, &check.limit),
+                None if !is_idle => self.forget_others(key, &lasting(check)),
                 None | Some(Wait::Never) => {}
+                // It refuses a delay that others would accept.
+                Some(_) if check.limit != lasting(check) => {}
                 Some(Wait::Micros(wait_us)) => {
                     // The first of a key sees the state as it is, the others what it has become by then.
                     let before = checks.iter().take(place);
                     if before.into_iter().all(|before| before.slot != check.slot) {
                         let believed = asked.at + wait_us.min(LONGEST_BELIEVED_US);
                         let passes = asked.at + wait_us;
-                        let limit = check.limit;
+                        let limit = lasting(check);
                         let denial = Denial { key: key.clone(), limit, cost, passes, believed };
                         self.keep(asked, denial);
                     }
@@ -199,7 +201,7 @@ impl Denials {
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash)?;
         let known = shard.places(hash).iter().flatten().find(|denial| denial.key == *key)?;
-        let holds = known.limit == check.limit && known.cost <= cost && known.believed > now;
+        let holds = known.limit == lasting(check) && known.cost <= cost && known.believed > now;
         holds.then(|| {
             Wait::Micros(known.passes - now + known.limit.arrives_in_us(cost - known.cost))
         })
@@ -244,6 +246,11 @@ impl Denials {
             place.take_if(|denial| denial.key == *key && denial.limit != *limit);
         }
     }
+}
+
+/// The limit of a check, however long its caller waits for a delay.
+fn lasting(check: &Check) -> Limit {
+    check.limit.within(u64::MAX)
 }
 
 /// Whether a denial by this check may be repeated.
