@@ -9,6 +9,7 @@
 
 pub mod concurrency;
 pub mod config;
+pub mod fixed_window;
 pub mod fleet;
 #[macro_use]
 mod list;
@@ -44,6 +45,8 @@ limiters! {
     rates {
         /// So many requests per second.
         TokenBucket(token_bucket),
+        /// So many requests in each window of time, such as a day.
+        FixedWindow(fixed_window),
     }
     slots {
         /// So many requests in flight.
