@@ -11,6 +11,7 @@ pub mod concurrency;
 pub mod config;
 pub mod fixed_window;
 pub mod fleet;
+pub mod leaky_bucket;
 #[macro_use]
 mod list;
 mod numbers;
@@ -47,6 +48,8 @@ limiters! {
         TokenBucket(token_bucket),
         /// So many requests in each window of time, such as a day.
         FixedWindow(fixed_window),
+        /// Requests evenly spaced, of which so many wait.
+        LeakyBucket(leaky_bucket),
     }
     slots {
         /// So many requests in flight.
