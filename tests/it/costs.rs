@@ -18,12 +18,17 @@ descriptors:
   - key: debt
     token_bucket: {rate: 100/day}
     overdraw: true
+  - key: window
+    fixed_window: {limit: 100, per: year}
+  - key: queue
+    leaky_bucket: {rate: 100/day, queue: 99}
 ";
 
 on_every_store! {
     a_refused_cost_after_a_peek_is_counted_and_warned_of_once,
     an_ordinary_refused_cost_is_neither,
     costs_that_come_together_are_counted_one_by_one,
+    of_a_window_they_are_counted_too_and_of_what_takes_no_overdraw_none,
 }
 
 struct Llm {
@@ -46,7 +51,12 @@ impl Llm {
     /// How many costs a rule did not charge though it should have; `None` where nothing is told of it.
     async fn not_charged(&self, rule: &str) -> Option<f64> {
         let metrics = Metrics::of(self.server.admin).await;
-        let labels = [("domain", "llm"), ("limiter", "token_bucket"), ("rule", rule)];
+        let limiter = match rule {
+            "llm:window" => "fixed_window",
+            "llm:queue" => "leaky_bucket",
+            _ => "token_bucket",
+        };
+        let labels = [("domain", "llm"), ("limiter", limiter), ("rule", rule)];
         metrics.value("tollgate_costs_not_charged_total", &labels)
     }
 
@@ -60,6 +70,26 @@ async fn ask(client: &mut Client, key: &str, hits: u64) -> Code {
     let descriptor = json!({ "entries": [[key, "private-ada"]], "hits_addend": hits });
     let request = json!({ "domain": "llm", "descriptors": [descriptor] });
     client.ask(&request).await.unwrap().overall_code()
+}
+
+async fn of_a_window_they_are_counted_too_and_of_what_takes_no_overdraw_none(store: &Store) {
+    let mut llm = Llm::open(store).await;
+    assert_eq!(llm.ask("window", 40).await, Code::Ok);
+    assert_eq!(llm.ask("window", 70).await, Code::OverLimit);
+    assert_eq!(llm.not_charged("llm:window").await, None, "nothing was peeked");
+    for cost in [70, 200] {
+        assert_eq!(llm.ask("window", 0).await, Code::Ok);
+        assert_eq!(llm.ask("window", cost).await, Code::OverLimit);
+    }
+    assert_eq!(llm.not_charged("llm:window").await, Some(2.0));
+    // Where the last peek was refused, the window is used up: no mistake.
+    assert_eq!(llm.ask("window", 60).await, Code::Ok);
+    assert_eq!(llm.ask("window", 0).await, Code::OverLimit);
+    assert_eq!(llm.ask("window", 70).await, Code::OverLimit);
+    assert_eq!(llm.not_charged("llm:window").await, Some(2.0));
+    assert_eq!(llm.ask("queue", 0).await, Code::Ok);
+    assert_eq!(llm.ask("queue", 200).await, Code::OverLimit);
+    assert_eq!(llm.not_charged("llm:queue").await, None);
 }
 
 async fn a_refused_cost_after_a_peek_is_counted_and_warned_of_once(store: &Store) {

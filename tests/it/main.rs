@@ -16,6 +16,7 @@ mod config;
 mod conformance;
 mod connect;
 mod costs;
+mod delays;
 mod denials;
 mod deploy;
 mod differences;

@@ -2,8 +2,8 @@ use super::*;
 use crate::{
     key::Path,
     lease::{Attempt, LeaseId},
-    limiter::{State, concurrency, token_bucket},
-    unit::Unit,
+    limiter::{State, concurrency, leaky_bucket, token_bucket},
+    unit::{Rate, Unit},
     verdict::{Write, settle},
 };
 use proptest::prelude::*;
@@ -50,6 +50,22 @@ fn learn(denials: &Denials, now: Timestamp, check: Check, outcome: Outcome) {
 
 fn is_refused(denials: &Denials, now: Timestamp, check: Check) -> bool {
     denials.answer(now, &question(vec![check])).is_some()
+}
+
+/// A caller who waits for less than others says nothing for them, and takes nothing from what is known.
+#[test]
+fn what_a_caller_refuses_to_wait_for_is_no_denial() {
+    let queue = Limit::LeakyBucket(leaky_bucket::Limit::new(Rate::per(10, Unit::Second), 5));
+    let check = |limit| Check::of(0, limit, Cost::Take(1));
+    let impatient = queue.within(50_000);
+    let denials = Denials::default();
+    learn(&denials, NOW, check(impatient), over(100_000));
+    assert!(
+        !is_refused(&denials, NOW, check(impatient)) && !is_refused(&denials, NOW, check(queue))
+    );
+    learn(&denials, NOW, check(queue), over(100_000));
+    learn(&denials, NOW, check(impatient), over(100_000));
+    assert!(is_refused(&denials, NOW, check(queue)) && is_refused(&denials, NOW, check(impatient)));
 }
 
 #[test]
