@@ -1,4 +1,4 @@
--- Giving back a charge whose caller had been answered without it. It is src/limiter/token_bucket/late.rs in Lua; why it is
+-- Giving back a charge whose caller had been answered without it. It is src/limiter/token_bucket/credit.rs in Lua; why it is
 -- so is told there.
 
 -- The state once it has back what is left of a charge of that instant; nil where that is not known.

@@ -87,7 +87,7 @@ pub enum Renewal {
     Lost,
 }
 
-/// Somebody who waits for slots, or for a delay. It keeps its place when the rules are replaced.
+/// A caller that waits for slots, or for a delay. It keeps its place when the rules are replaced.
 struct Waiting<'w, 's> {
     /// When the wait is over.
     until: Deadline,
@@ -105,7 +105,7 @@ fn left_us(until: Deadline) -> u64 {
 
 impl Waiting<'_, '_> {
     /// Waits for a delay for as long as the wait is, and takes from the delay the time that it took, in microseconds, which
-    /// it returns. Who stands behind is not held up.
+    /// it returns. Callers behind it in the line are not held up.
     async fn sit_out(&mut self, delay_us: &mut u64) -> u64 {
         let waited_us = left_us(self.until).min(*delay_us);
         if waited_us > 0 {

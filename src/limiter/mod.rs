@@ -63,6 +63,11 @@ limiters! {
     }
 }
 
+/// How far ahead of the clock a rate's state may lie, in microseconds. A clock that was set back by less than this has no
+/// time counted twice: a bucket does not refill until it has caught up, and a window goes on. An instant further ahead is
+/// no skew but a mistake, and must not refuse for years.
+const MOST_AHEAD_US: u64 = 60_000_000;
+
 /// The most slots that a request takes.
 const MOST_SLOTS: u64 = 1 << 32;
 

@@ -2,13 +2,14 @@
 //! it was written.
 
 use super::{
-    Checked, Cost, Limit, State, Wait,
+    Checked, Cost, Limit, PROPERTIES, Setting, State, Wait,
     samples::{Samples, any_delay_us},
 };
 use crate::{
     clock::Timestamp,
     key::{Key, Path},
     store::redis::stored,
+    unit::{Rate, Unit},
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 use std::fmt::Debug;
@@ -344,6 +345,28 @@ fn a_limit_has_the_name_and_the_number_of_its_limiter() {
         for_all(name, limits, |limit| {
             prop_assert_eq!(limit.limiter(), name);
             prop_assert_eq!(super::NAMES[usize::from(limit.script()) - 1], name);
+            Ok(())
+        });
+    }
+}
+
+/// The table of the documentation says so.
+#[test]
+fn what_may_be_set_and_given_back_can_be() {
+    let rate = Some(Rate::per(7, Unit::Second));
+    let settings =
+        [Setting { rate, ..Setting::default() }, Setting { max: Some(7), ..Setting::default() }];
+    for (samples, properties) in Samples::of_all().iter().zip(PROPERTIES) {
+        for_all(samples.name, samples.limits.clone(), |limit| {
+            let may_be_set = settings.iter().any(|setting| limit.set(*setting).is_some());
+            prop_assert_eq!(may_be_set, properties.may_be_set);
+            let mut world = World { limit, state: None, now: START };
+            if world.remaining() > 0 {
+                world.ask(limit.charge(Cost::Take(1)));
+                let used = world.remaining();
+                world.ask(Cost::Refund(1));
+                prop_assert_eq!(world.remaining() > used, properties.is_refundable);
+            }
             Ok(())
         });
     }

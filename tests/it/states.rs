@@ -6,8 +6,8 @@
 //! commit, and run the ignored test of this module on it:
 //!
 //! ```sh
-//! git worktree add /tmp/base 4008541 && cargo build --release --manifest-path /tmp/base/Cargo.toml
-//! TOLLGATE_TEST_PROGRAM=/tmp/base/target/release/tollgate cargo test --test it states -- --ignored
+//! git worktree add ../4008541 4008541 && cargo build --release --manifest-path ../4008541/Cargo.toml
+//! TOLLGATE_TEST_PROGRAM=$PWD/../4008541/target/release/tollgate cargo test --test it states -- --ignored
 //! ```
 
 use crate::{

@@ -28,17 +28,13 @@ mod window;
 use crate::{
     clock::Timestamp,
     limiter::{
-        Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait,
-        token_bucket::Grants,
+        Algorithm, Checked, Cost, Limiter, MOST_AHEAD_US, Numbers, Properties, RateLimit, Setting,
+        Wait, token_bucket::Grants,
     },
     unit::Unit,
 };
 use window::Cut;
 pub use window::{Period, Window};
-
-/// How far ahead of the clock a window may begin, in microseconds. A clock that was set back by less than this leaves it
-/// the current one; a window further ahead is a mistake, and must not refuse for years.
-const MOST_AHEAD_US: u64 = 60_000_000;
 
 /// The parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,13 +27,10 @@ use crate::{
     clock::Timestamp,
     limiter::{
         Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait,
-        token_bucket::{self, Grants},
+        token_bucket::{self, Grants, LONGEST_US},
     },
     unit::{Rate, Unit},
 };
-
-/// The longest delay that is counted, in microseconds: that of a token bucket.
-const LONGEST_US: u64 = 1 << 52;
 
 /// The parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,8 +22,8 @@
 //! is changed; `used` stays what it was: 3 of 5 gone become 3 of 10.
 
 mod config;
+mod credit;
 mod grants;
-mod late;
 mod ledger;
 mod rate;
 #[cfg(test)]
@@ -38,19 +38,17 @@ use rate::Grains;
 
 use crate::{
     clock::Timestamp,
-    limiter::{Algorithm, Checked, Cost, Limiter, Numbers, Properties, RateLimit, Setting, Wait},
+    limiter::{
+        Algorithm, Checked, Cost, Limiter, MOST_AHEAD_US, Numbers, Properties, RateLimit, Setting,
+        Wait,
+    },
     unit::Unit,
 };
 use std::num::NonZeroU64;
 
-/// How far ahead of the clock a state's instant may lie, in microseconds. A clock that was set back by
-/// less than this stops the refill until it has caught up, so that no time is counted twice; an instant
-/// further ahead is no skew but a mistake, and must not stop the refill for years.
-const MOST_AHEAD_US: u64 = 60_000_000;
-
 /// The longest time that is counted, in microseconds: 142 years. Added to an instant of this or the next
 /// century, it is a number that Lua holds exactly.
-const LONGEST_US: u64 = 1 << 52;
+pub(super) const LONGEST_US: u64 = 1 << 52;
 
 /// The parameters of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,6 +38,7 @@ const REPORT: &str = include_str!("../../../lua/report.lua");
 const HEARTBEAT: &str = include_str!("../../../lua/heartbeat.lua");
 const ORDERS: &str = include_str!("../../../lua/orders.lua");
 const SHADOW: &str = include_str!("../../../lua/shadow.lua");
+const KEEP_AS_LONG: &str = include_str!("../../../lua/keep_as_long.lua");
 const GRANT: &str = include_str!("../../../lua/grant.lua");
 const REFUND: &str = include_str!("../../../lua/refund.lua");
 
@@ -113,17 +114,22 @@ impl Script {
             Self::Heartbeat => [clock, KEY, HEARTBEAT].join("\n"),
             Self::Orders => [clock, KEY, ORDERS].join("\n"),
             Self::Shadow => [clock, KEY, SHADOW].join("\n"),
-            Self::Grant => {
-                [clock, KEY, token_bucket::Limit::SCRIPT, token_bucket::LEDGER_SCRIPT, GRANT]
-                    .join("\n")
-            }
+            Self::Grant => [
+                clock,
+                KEY,
+                KEEP_AS_LONG,
+                token_bucket::Limit::SCRIPT,
+                token_bucket::LEDGER_SCRIPT,
+                GRANT,
+            ]
+            .join("\n"),
             Self::Refund => {
                 let (rates, credits) =
                     (limiter::RATE_SCRIPTS.join("\n"), limiter::CREDIT_SCRIPTS.join("\n"));
                 let names = limiter::NAMES.iter().take(limiter::RATE_SCRIPTS.len());
                 let list = names.map(|name| format!("{{ {name}, {name}_credit }}"));
                 let list = format!("local RATES = {{ {} }}", list.collect::<Vec<_>>().join(", "));
-                [clock, KEY, &rates, &credits, &list, REFUND].join("\n")
+                [clock, KEY, KEEP_AS_LONG, &rates, &credits, &list, REFUND].join("\n")
             }
         }
     }

@@ -52,7 +52,7 @@ fn is_refused(denials: &Denials, now: Timestamp, check: Check) -> bool {
     denials.answer(now, &question(vec![check])).is_some()
 }
 
-/// A caller who waits for less than others says nothing for them, and takes nothing from what is known.
+/// The refusal of a shorter wait says nothing of longer ones, and takes nothing from what is known.
 #[test]
 fn what_a_caller_refuses_to_wait_for_is_no_denial() {
     let queue = Limit::LeakyBucket(leaky_bucket::Limit::new(Rate::per(10, Unit::Second), 5));
